@@ -1,0 +1,45 @@
+# Two commands do everything: `make run` and `make test`. The rest are parts of them.
+.DEFAULT_GOAL := help
+.PHONY: help run test lint docs unit e2e bench schemas golden build-release clean
+
+SHELL := /bin/bash
+CARGO ?= cargo
+
+help: ## list what can be made
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk 'BEGIN {FS = ":.*## "} {printf "  make %-14s %s\n", $$1, $$2}'
+
+run: ## start Tidemark here with a sample upstream that changes while you watch
+	$(CARGO) build --release --locked --bin tidemark
+	./target/release/tidemark serve --example
+
+test: lint docs unit e2e ## everything that CI runs
+
+lint: ## formatting and lints, warnings are errors
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+
+docs: ## the API documentation, warnings are errors
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet
+
+unit: ## laws, model comparison, fault injection, simulation, documents, bad input
+	$(CARGO) test --workspace --exclude tidemark-tests --locked --quiet
+
+e2e: ## real processes: kill -9 at every stage, duplicates, bad input, the page
+	$(CARGO) build --release --locked --bin tidemark
+	$(CARGO) test -p tidemark-tests --release --locked --quiet
+
+bench: ## measure speed and memory beside their peers (see tests/bench)
+	$(CARGO) build --release --locked --bin tidemark
+	$(CARGO) run -p tidemark-tests --release --locked --bin bench
+
+schemas: ## write schemas/ anew from the types
+	$(CARGO) run -q -p tidemark-domain --example schemas
+
+golden: ## write tests/golden anew; review the difference like code
+	$(CARGO) run -q -p tidemark-domain --example golden
+
+build-release:
+	$(CARGO) build --release --locked --bin tidemark
+
+clean: ## remove what was built
+	$(CARGO) clean

@@ -1,0 +1,163 @@
+//! What a person types.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
+
+/// Notices when upstream data changes, acts on each change exactly once, and can prove what it did.
+#[derive(Debug, Parser)]
+#[command(name = "tidemark", version, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Taken by every command.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Global {
+    /// The folder with the store.
+    #[arg(long, global = true, value_name = "DIR", default_value = ".tidemark", env = "TIDEMARK_DATA")]
+    pub(crate) data: PathBuf,
+    /// JSON instead of text.
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// How servers can reach you; added to the User-Agent.
+    #[arg(long, global = true, value_name = "URL|EMAIL", env = "TIDEMARK_CONTACT")]
+    pub(crate) contact: Option<String>,
+    /// Log more to standard error (-v, -vv).
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub(crate) verbose: u8,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run everything here: webhooks in, polling, handling, the feed and its page.
+    Serve(ServeArgs),
+    /// Register one URL to watch.
+    Add(AddArgs),
+    /// Register what a sources file lists.
+    Apply(ApplyArgs),
+    /// List the registered sources.
+    Sources,
+    /// Look at a source now, and handle what is found.
+    Check {
+        /// A registered URL or source id.
+        #[arg(value_name = "URL|SOURCE")]
+        target: String,
+    },
+    /// List changes, newest first.
+    Changes(ChangesArgs),
+    /// Show one change.
+    Show {
+        /// A feed index, a run or delta id (or its beginning), or an event id.
+        #[arg(value_name = "CHANGE")]
+        id: String,
+    },
+    /// Say why something happened, or why nothing did.
+    Explain {
+        /// A change, an event id, a delivery id, or a source.
+        #[arg(value_name = "ID")]
+        id: String,
+    },
+    /// Say how every source stands, and how much noise was kept out.
+    Status,
+    /// Rehash and cross-check everything that is stored.
+    Verify,
+    /// Send a test delivery.
+    Webhook {
+        #[command(subcommand)]
+        command: WebhookCommand,
+    },
+    /// Print a completion script for your shell.
+    Completions {
+        /// The shell.
+        shell: Shell,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
+    /// Where to listen.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7878")]
+    pub(crate) listen: SocketAddr,
+    /// Also run a small sample upstream on loopback that changes while you watch.
+    #[arg(long)]
+    pub(crate) example: bool,
+    /// Messages handled at the same time; 0 only receives, and leaves handling to another process.
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(0..=256))]
+    pub(crate) workers: u16,
+    /// Sources looked at at the same time; 0 does not poll.
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u16).range(0..=256))]
+    pub(crate) pollers: u16,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AddArgs {
+    /// What to watch.
+    pub(crate) url: String,
+    /// Its name; made from the URL if left out.
+    #[arg(long)]
+    pub(crate) id: Option<String>,
+    /// How often to look at first, such as 90s, 15m or 1d.
+    #[arg(long, value_name = "TIME", default_value = "15m")]
+    pub(crate) every: String,
+    /// Allow plain http.
+    #[arg(long)]
+    pub(crate) allow_http: bool,
+    /// Allow addresses that are not global, such as loopback.
+    #[arg(long)]
+    pub(crate) allow_private: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ApplyArgs {
+    /// A YAML file with a list `sources`.
+    pub(crate) file: PathBuf,
+    /// Also unregister every source that the file does not list. Histories stay.
+    #[arg(long)]
+    pub(crate) prune: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ChangesArgs {
+    /// Only of this source.
+    #[arg(long)]
+    pub(crate) source: Option<String>,
+    /// At most so many.
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub(crate) limit: u16,
+    /// Only older than this index.
+    #[arg(long, value_name = "INDEX")]
+    pub(crate) before: Option<u64>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum WebhookCommand {
+    /// Sign a delivery with the source's own secret, and send it.
+    Send(SendArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SendArgs {
+    /// The source to call.
+    pub(crate) source: String,
+    /// The URI that changed; the source's own URL if left out.
+    #[arg(long)]
+    pub(crate) uri: Option<String>,
+    /// The whole JSON body, instead of one with the URI.
+    #[arg(long, conflicts_with = "uri")]
+    pub(crate) body: Option<String>,
+    /// The delivery's id; a new one if left out.
+    #[arg(long)]
+    pub(crate) id: Option<String>,
+    /// Where `tidemark serve` listens.
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:7878")]
+    pub(crate) to: String,
+    /// Send it so often at once.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub(crate) copies: u16,
+}

@@ -1,0 +1,101 @@
+//! `status`: how every source stands, and how much noise was kept out.
+
+use std::process::ExitCode;
+
+use tidemark_domain::Fault;
+use tidemark_pipeline::ports::{Clock, Ledger};
+use tidemark_pipeline::status::{SourceStatus, Standing, status as all_status};
+
+use crate::node::Node;
+use crate::output::{self, Colour};
+
+/// Sources listed in full; those in trouble come first.
+const LISTED_MAX: usize = 50;
+
+pub(crate) async fn status(node: &Node, json: bool) -> Result<ExitCode, Fault> {
+    let mut sources = all_status(&node.store, &node.store, &node.store).await?;
+    let queue = node.store.depth().await?;
+    let feed_end = node.store.feed_end().await?;
+    if json {
+        let body = serde_json::json!({ "sources": sources, "queue": queue, "feed_end": feed_end });
+        return output::json(&body).map(|()| ExitCode::SUCCESS);
+    }
+    let now = node.clock.now();
+    sources.sort_by_key(|source| (rank(source.standing), source.id.clone()));
+    let rows: Vec<Vec<String>> = sources
+        .iter()
+        .take(LISTED_MAX)
+        .map(|source| {
+            vec![
+                word(source.standing).to_owned(),
+                source.id.to_string(),
+                source.revision.to_string(),
+                source.changed_at.map_or("never".into(), |at| output::age(at, now)),
+                source.poll.as_ref().and_then(|poll| poll.last_checked).map_or("-".into(), |at| output::age(at, now)),
+                source.poll.as_ref().map_or("-".into(), |poll| output::span_s(poll.interval_s)),
+            ]
+        })
+        .collect();
+    if rows.is_empty() {
+        output::line("No sources yet. Register one with `tidemark add URL`.");
+    } else {
+        output::table(&["STATE", "SOURCE", "REV", "CHANGED", "LOOKED AT", "EVERY"], &rows);
+    }
+    if sources.len() > LISTED_MAX {
+        output::line(&format!("… and {} more (--json lists all)", sources.len() - LISTED_MAX));
+    }
+    print_faults(&sources);
+    print_noise(&sources, feed_end);
+    output::line(&format!("Queue: {} waiting, {} dead.", queue.waiting, queue.dead));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print_faults(sources: &[SourceStatus]) {
+    for source in sources.iter().take(LISTED_MAX) {
+        if let Some(fault) = &source.fault {
+            output::line(&format!("{} {}: {fault}", output::coloured("failing", Colour::Bad), source.id));
+        }
+    }
+}
+
+/// The noise scoreboard: what was looked at, and what did not have to be done.
+fn print_noise(sources: &[SourceStatus], feed_end: u64) {
+    let polls = || sources.iter().filter_map(|source| source.poll.as_ref());
+    let checks: u64 = polls().map(|poll| poll.checks).sum();
+    let unchanged: u64 = polls().map(|poll| poll.unchanged).sum();
+    let saved: u64 = polls().map(|poll| poll.bytes_saved).sum();
+    let noise: u64 = sources.iter().map(|source| source.tally.no_op).sum();
+    let copies: u64 = sources.iter().map(|source| source.tally.copies).sum();
+    output::line("");
+    output::line(&format!(
+        "{} in the feed. {} of {} looks found nothing new and saved {}.",
+        output::count(feed_end, "change", "changes"),
+        unchanged,
+        checks,
+        output::size(saved)
+    ));
+    output::line(&format!(
+        "Noise kept out: {} that differed in headers only, {} stopped at the door.",
+        output::count(noise, "sighting", "sightings"),
+        output::count(copies, "copy", "copies")
+    ));
+}
+
+fn rank(standing: Standing) -> u8 {
+    match standing {
+        Standing::Failing => 0,
+        Standing::Pending => 1,
+        Standing::Waiting => 2,
+        Standing::Fresh => 3,
+    }
+}
+
+/// The word for how a source stands.
+pub(crate) fn word(standing: Standing) -> &'static str {
+    match standing {
+        Standing::Fresh => "fresh",
+        Standing::Pending => "pending",
+        Standing::Failing => "failing",
+        Standing::Waiting => "waiting",
+    }
+}

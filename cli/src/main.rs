@@ -1,0 +1,73 @@
+//! The `tidemark` program. Wires clock, environment, store and upstream to the pipeline, and nothing else.
+
+mod args;
+mod commands;
+mod node;
+mod output;
+mod serve;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use tidemark_domain::Fault;
+
+use crate::args::{Cli, Command, WebhookCommand};
+use crate::node::Node;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let cli = Cli::parse();
+    start_logging(cli.global.verbose);
+    match run(&cli).await {
+        Ok(code) => code,
+        Err(fault) => {
+            report(&fault, cli.global.json);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(cli: &Cli) -> Result<ExitCode, Fault> {
+    if let Command::Completions { shell } = &cli.command {
+        commands::completions::print(*shell);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let node = Node::open(&cli.global)?;
+    let json = cli.global.json;
+    match &cli.command {
+        Command::Serve(args) => serve::run(node, args).await.map(|()| ExitCode::SUCCESS),
+        Command::Add(args) => commands::sources::add(&node, args, json).await,
+        Command::Apply(args) => commands::sources::apply(&node, args, json).await,
+        Command::Sources => commands::sources::list(&node, json).await,
+        Command::Check { target } => commands::check::check(&node, target, json).await,
+        Command::Changes(args) => commands::changes::list(&node, args, json).await,
+        Command::Show { id } => commands::changes::show(&node, id, json).await,
+        Command::Explain { id } => commands::explain::explain(&node, id, json).await,
+        Command::Status => commands::status::status(&node, json).await,
+        Command::Verify => commands::verify::verify(&node, json).await,
+        Command::Webhook { command: WebhookCommand::Send(args) } => commands::webhook::send(&node, args, json).await,
+        Command::Completions { .. } => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// Says what happened, to what, and what to do next.
+fn report(fault: &Fault, json: bool) {
+    if json {
+        let text = serde_json::to_string(&serde_json::json!({ "error": fault })).unwrap_or_default();
+        eprintln!("{text}");
+        return;
+    }
+    eprintln!("tidemark: {}", fault.message);
+    if let Some(remedy) = &fault.remedy {
+        eprintln!("  → {remedy}");
+    }
+}
+
+fn start_logging(verbose: u8) {
+    let level = match verbose {
+        0 => tracing::Level::WARN,
+        1 => tracing::Level::INFO,
+        _ => tracing::Level::DEBUG,
+    };
+    tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).with_target(false).init();
+}

@@ -1,0 +1,82 @@
+//! The registry, and what the poller remembers. A source that is handed to a poller is not due for
+//! another one until the lease runs out or the poller has saved what it found.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+
+use tidemark_domain::poll::PollState;
+use tidemark_domain::{Fault, Source, SourceId, Timestamp};
+use tidemark_pipeline::ports::{Applied, Sources};
+
+use super::lock;
+
+/// The registry in memory.
+#[derive(Clone, Debug, Default)]
+pub struct ModelSources(Arc<Mutex<BTreeMap<SourceId, Registered>>>);
+
+#[derive(Debug)]
+struct Registered {
+    source: Source,
+    state: Option<PollState>,
+    /// When the next poller may have it.
+    due: Timestamp,
+}
+
+impl Sources for ModelSources {
+    async fn apply(&self, sources: &[Source], prune: bool, now: Timestamp) -> Result<Applied, Fault> {
+        let mut registry = lock(&self.0);
+        let mut applied = Applied::default();
+        for source in sources {
+            match registry.get_mut(&source.id) {
+                None => {
+                    applied.added.push(source.id.clone());
+                    registry.insert(source.id.clone(), Registered { source: source.clone(), state: None, due: now });
+                }
+                Some(registered) if registered.source == *source => applied.unchanged.push(source.id.clone()),
+                Some(registered) => {
+                    applied.changed.push(source.id.clone());
+                    registered.source = source.clone();
+                    registered.due = now; // it may be another URL now: look
+                }
+            }
+        }
+        if prune {
+            let wanted: BTreeSet<&SourceId> = sources.iter().map(|source| &source.id).collect();
+            applied.removed = registry.keys().filter(|id| !wanted.contains(id)).cloned().collect();
+            registry.retain(|id, _| wanted.contains(id));
+        }
+        Ok(applied)
+    }
+
+    async fn source(&self, id: &SourceId) -> Result<Option<Source>, Fault> {
+        Ok(lock(&self.0).get(id).map(|registered| registered.source.clone()))
+    }
+
+    async fn list(&self) -> Result<Vec<Source>, Fault> {
+        Ok(lock(&self.0).values().map(|registered| registered.source.clone()).collect())
+    }
+
+    async fn take_due(&self, now: Timestamp, lease_ms: i64, limit: usize) -> Result<Vec<Source>, Fault> {
+        let mut registry = lock(&self.0);
+        let mut due: Vec<&mut Registered> =
+            registry.values_mut().filter(|registered| registered.source.poll.is_some() && registered.due <= now).collect();
+        due.sort_by_key(|registered| registered.due);
+        due.truncate(limit);
+        for registered in &mut due {
+            registered.due = now.plus_ms(lease_ms);
+        }
+        Ok(due.into_iter().map(|registered| registered.source.clone()).collect())
+    }
+
+    async fn poll_state(&self, id: &SourceId) -> Result<Option<PollState>, Fault> {
+        Ok(lock(&self.0).get(id).and_then(|registered| registered.state.clone()))
+    }
+
+    async fn save_poll(&self, id: &SourceId, state: &PollState) -> Result<(), Fault> {
+        if let Some(registered) = lock(&self.0).get_mut(id) {
+            registered.due = state.next_due;
+            registered.state = Some(state.clone());
+        }
+        Ok(())
+    }
+}

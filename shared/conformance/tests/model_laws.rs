@@ -1,0 +1,33 @@
+//! The model is the specification, so it keeps every law itself.
+
+use std::sync::Arc;
+
+use tidemark_conformance::model::{ModelArtifacts, ModelLedger, ModelQueue, ModelReplayLog, ModelSources};
+
+tidemark_conformance::ledger_laws!(async { (Arc::new(ModelLedger::default()), ()) });
+tidemark_conformance::replay_log_laws!(async { (Arc::new(ModelReplayLog::default()), ()) });
+tidemark_conformance::artifact_store_laws!(async { (Arc::new(ModelArtifacts::default()), ()) });
+tidemark_conformance::sources_laws!(async { (Arc::new(ModelSources::default()), ()) });
+tidemark_conformance::work_queue_laws!(async { (Arc::new(ModelQueue::default()), ()) }, async |queue: &ModelQueue| queue.drain());
+
+/// A law that nobody runs is no law.
+#[test]
+fn every_law_is_run_by_a_macro() {
+    let macros = include_str!("../src/laws/mod.rs");
+    let files = [
+        include_str!("../src/laws/artifacts.rs"),
+        include_str!("../src/laws/claims.rs"),
+        include_str!("../src/laws/commits.rs"),
+        include_str!("../src/laws/feed.rs"),
+        include_str!("../src/laws/heads.rs"),
+        include_str!("../src/laws/queue.rs"),
+        include_str!("../src/laws/replay_log.rs"),
+        include_str!("../src/laws/sources.rs"),
+    ];
+    let reads = ["read_feed", "read_back"];
+    for line in files.iter().flat_map(|file| file.lines()) {
+        let Some(rest) = line.strip_prefix("pub async fn ") else { continue };
+        let name = rest.split(['(', '<']).next().unwrap();
+        assert!(reads.contains(&name) || macros.contains(&format!("{name},")), "no macro runs {name}");
+    }
+}

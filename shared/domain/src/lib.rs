@@ -1,0 +1,30 @@
+//! The words of Tidemark as types, and its decisions as pure functions.
+//!
+//! Nothing here reads a clock, a random source, the environment, a file or a socket: what a function
+//! needs it is given, and the same arguments give the same bytes (I8).
+
+pub mod backoff;
+pub mod candidate;
+pub mod canon;
+pub mod contract;
+pub mod digest;
+pub mod documents;
+pub mod fault;
+pub mod head;
+pub mod ids;
+pub mod outcome;
+pub mod poll;
+pub mod source;
+pub mod step;
+pub mod time;
+pub mod webhook;
+
+pub use candidate::{Candidate, HintKey};
+pub use digest::Sha256Digest;
+pub use fault::{Fault, FaultKind};
+pub use head::{Artifact, Decision, Head, HeadView, Validators};
+pub use ids::{EntityId, EntityKey, EventId, RunId, SourceId};
+pub use outcome::{NoOp, Outcome};
+pub use source::Source;
+pub use step::{Frozen, Identity, Observed, Step, UpstreamOrder};
+pub use time::Timestamp;

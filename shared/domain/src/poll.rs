@@ -1,0 +1,211 @@
+//! When to look again, and whether a look found something. Pure: the poller only asks and saves.
+
+use serde::{Deserialize, Serialize};
+
+use crate::backoff::unit_interval_times;
+use crate::fault::{Fault, FaultKind};
+use crate::head::Validators;
+use crate::ids::SourceId;
+use crate::source::PollPlan;
+use crate::step::Observed;
+use crate::time::Timestamp;
+
+/// What one conditional request found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Probe {
+    /// 304: upstream holds what was last decided.
+    NotModified(Observed),
+    /// 200: there is something, with these validators.
+    Present(Observed),
+    /// 404 or 410.
+    Missing(Observed),
+}
+
+/// What a look means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sighting {
+    /// Nothing new.
+    Unchanged,
+    /// Look closer: it may have changed.
+    MaybeChanged(Observed),
+    /// Look closer: it may be gone.
+    MaybeGone(Observed),
+    /// Nothing is there and nothing ever was: a mistake in the registration, or not yet published.
+    NeverThere(Observed),
+}
+
+/// Compares a look with what was last decided. `present` says whether the head has bytes; `seen` whether
+/// there ever was a head.
+pub fn sight(probe: Probe, decided: &Validators, present: bool, seen: bool) -> Sighting {
+    match probe {
+        Probe::NotModified(_) => Sighting::Unchanged,
+        // Some servers ignore conditions and answer 200 with the same strong tag.
+        Probe::Present(observed) if present && same_version(decided, &observed.validators) => Sighting::Unchanged,
+        Probe::Present(observed) => Sighting::MaybeChanged(observed),
+        Probe::Missing(observed) if present => Sighting::MaybeGone(observed),
+        Probe::Missing(_) if seen => Sighting::Unchanged,
+        Probe::Missing(observed) => Sighting::NeverThere(observed),
+    }
+}
+
+/// Do both name the same version? Tags decide where both have one; times only where neither has.
+fn same_version(decided: &Validators, found: &Validators) -> bool {
+    match (&decided.etag, &found.etag) {
+        (Some(before), Some(after)) => before == after,
+        (Some(_), None) | (None, Some(_)) => false,
+        (None, None) => decided.last_modified.is_some() && decided.last_modified == found.last_modified,
+    }
+}
+
+/// What the poller remembers of one source.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PollState {
+    /// Seconds between looks, adapted to what they find.
+    pub interval_s: u64,
+    /// When to look next.
+    pub next_due: Timestamp,
+    /// When it was last looked at.
+    pub last_checked: Option<Timestamp>,
+    /// Failed looks in a row; zero after a good one.
+    pub failures_in_a_row: u32,
+    /// What went wrong last, while it lasts (I11).
+    pub failing: Option<Fault>,
+    /// All looks.
+    pub checks: u64,
+    /// Looks that found nothing new.
+    pub unchanged: u64,
+    /// Looks that found something to handle.
+    pub candidates: u64,
+    /// Looks that failed.
+    pub failures: u64,
+    /// Bytes that did not have to be downloaded again.
+    pub bytes_saved: u64,
+}
+
+impl PollState {
+    /// The state of a source that was never looked at: due at once.
+    pub fn starting(plan: &PollPlan, now: Timestamp) -> Self {
+        Self { interval_s: plan.every_s, next_due: now, ..Self::default() }
+    }
+
+    /// After a look that found nothing new: a quarter longer, up to the maximum.
+    #[must_use]
+    pub fn after_unchanged(mut self, plan: &PollPlan, id: &SourceId, now: Timestamp, saved_bytes: u64) -> Self {
+        self.unchanged += 1;
+        self.bytes_saved = self.bytes_saved.saturating_add(saved_bytes);
+        self.interval_s = self.interval_s.saturating_add((self.interval_s / 4).max(1));
+        self.looked(plan, id, now)
+    }
+
+    /// After a look that found something: half as long, down to the minimum.
+    #[must_use]
+    pub fn after_candidate(mut self, plan: &PollPlan, id: &SourceId, now: Timestamp) -> Self {
+        self.candidates += 1;
+        self.interval_s /= 2;
+        self.looked(plan, id, now)
+    }
+
+    /// After a look that failed: the interval stays, the wait doubles, and what the server asked for is
+    /// never shortened.
+    #[must_use]
+    pub fn after_failure(mut self, plan: &PollPlan, id: &SourceId, now: Timestamp, fault: Fault) -> Self {
+        self.checks += 1;
+        self.failures += 1;
+        self.failures_in_a_row = self.failures_in_a_row.saturating_add(1);
+        self.last_checked = Some(now);
+        let (min_s, max_s) = plan.bounds_s();
+        let wait_s = min_s.saturating_mul(1 << self.failures_in_a_row.min(20)).min(max_s);
+        let asked_ms = match fault.kind {
+            FaultKind::Retryable { after_ms } => after_ms.unwrap_or(0),
+            FaultKind::Permanent | FaultKind::Rejected => 0,
+        };
+        let wait_ms = jittered_ms(wait_s, id, self.checks).max(asked_ms);
+        self.next_due = now.plus_ms(i64::try_from(wait_ms).unwrap_or(i64::MAX));
+        self.failing = Some(fault);
+        self
+    }
+
+    fn looked(mut self, plan: &PollPlan, id: &SourceId, now: Timestamp) -> Self {
+        let (min_s, max_s) = plan.bounds_s();
+        self.interval_s = self.interval_s.clamp(min_s, max_s);
+        self.checks += 1;
+        self.failures_in_a_row = 0;
+        self.failing = None;
+        self.last_checked = Some(now);
+        self.next_due = now.plus_ms(i64::try_from(jittered_ms(self.interval_s, id, self.checks)).unwrap_or(i64::MAX));
+        self
+    }
+}
+
+/// `wait_s` less up to a tenth, so that sources registered together drift apart.
+fn jittered_ms(wait_s: u64, id: &SourceId, check: u64) -> u64 {
+    let wait_ms = wait_s.saturating_mul(1000);
+    wait_ms - unit_interval_times(wait_ms / 10, &format!("{id}#{check}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLAN: PollPlan = PollPlan { every_s: 100, min_s: Some(10), max_s: Some(400) };
+
+    fn id() -> SourceId {
+        "s".parse().unwrap()
+    }
+
+    fn tag(etag: &str) -> Observed {
+        Observed { status: 200, validators: Validators { etag: Some(etag.into()), last_modified: None }, ..Observed::default() }
+    }
+
+    #[test]
+    fn looks_are_compared_with_what_was_decided() {
+        let decided = tag("\"a\"").validators;
+        let table = [
+            (Probe::NotModified(tag("\"a\"")), true, Sighting::Unchanged),
+            (Probe::Present(tag("\"a\"")), true, Sighting::Unchanged),
+            (Probe::Present(tag("\"b\"")), true, Sighting::MaybeChanged(tag("\"b\""))),
+            (Probe::Present(tag("\"a\"")), false, Sighting::MaybeChanged(tag("\"a\""))),
+            (Probe::Missing(tag("\"a\"")), true, Sighting::MaybeGone(tag("\"a\""))),
+            (Probe::Missing(tag("\"a\"")), false, Sighting::Unchanged),
+        ];
+        for (probe, present, expected) in table {
+            assert_eq!(sight(probe.clone(), &decided, present, true), expected, "{probe:?} {present}");
+        }
+        let nothing = Validators::default();
+        assert_eq!(sight(Probe::Missing(tag("x")), &nothing, false, false), Sighting::NeverThere(tag("x")));
+        let no_validators = Observed { status: 200, ..Observed::default() };
+        assert_eq!(
+            sight(Probe::Present(no_validators.clone()), &nothing, true, true),
+            Sighting::MaybeChanged(no_validators),
+            "nothing to compare means look"
+        );
+    }
+
+    #[test]
+    fn quiet_sources_are_looked_at_less_and_busy_ones_more() {
+        let now = Timestamp::from_millis(0);
+        let mut state = PollState::starting(&PLAN, now);
+        for expected in [125, 156, 195, 243, 303, 378, 400, 400] {
+            state = state.after_unchanged(&PLAN, &id(), now, 5);
+            assert_eq!(state.interval_s, expected);
+            let wait_ms = state.next_due.since_ms(now);
+            assert!(wait_ms <= expected * 1000 && wait_ms >= expected * 900, "{wait_ms}");
+        }
+        assert_eq!(state.bytes_saved, 40);
+        for expected in [200, 100, 50, 25, 12, 10, 10] {
+            state = state.after_candidate(&PLAN, &id(), now);
+            assert_eq!(state.interval_s, expected);
+        }
+    }
+
+    #[test]
+    fn a_failing_source_is_a_state_and_keeps_what_the_server_asked_for() {
+        let now = Timestamp::from_millis(0);
+        let busy = Fault::retryable("upstream.status", "503").after_ms(7_200_000);
+        let state = PollState::starting(&PLAN, now).after_failure(&PLAN, &id(), now, busy.clone());
+        assert_eq!(state.next_due.as_millis(), 7_200_000, "Retry-After is never shortened, not even by the maximum");
+        assert_eq!((state.failing, state.failures_in_a_row), (Some(busy), 1));
+        let again = PollState::starting(&PLAN, now).after_unchanged(&PLAN, &id(), now, 0);
+        assert_eq!(again.failing, None);
+    }
+}

@@ -1,0 +1,371 @@
+//! What is watched: one registered source, checked when it is registered.
+
+use std::collections::BTreeSet;
+
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use url::Url;
+
+use crate::fault::Fault;
+use crate::ids::{EntityId, EntityKey, SourceId};
+
+/// Most prefixes, secrets or pins of one source.
+pub const LIST_ITEMS_MAX: usize = 32;
+/// Largest object fetched unless the source says otherwise: 5 GiB.
+pub const BODY_BYTES_MAX_DEFAULT: u64 = 5 * 1024 * 1024 * 1024;
+/// Longest fetch unless the source says otherwise: 30 minutes.
+pub const FETCH_S_MAX_DEFAULT: u64 = 30 * 60;
+
+/// What browsers let pass in a URL and RFC 3986 does not: escaped, so that documents hold valid URIs.
+const NOT_IN_A_URI: &AsciiSet = &CONTROLS.add(b'|').add(b'[').add(b']').add(b'{').add(b'}').add(b'^').add(b'`').add(b'\\').add(b'"').add(b'<').add(b'>');
+
+/// One registered source.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Source {
+    /// Its name.
+    pub id: SourceId,
+    /// The URL that is watched. May be left out where a webhook names what changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    /// The name of the one entity behind `url`; the URL itself if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub entity: Option<EntityId>,
+    /// What a webhook may name: these URLs and all below them. `url` is always among them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allow: Vec<String>,
+    /// How often to look. Left out: only webhooks and `tidemark check` look.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub poll: Option<PollPlan>,
+    /// How a provider may call us.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub webhook: Option<WebhookPlan>,
+    /// Plain http is refused unless this is set (I10).
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub allow_http: bool,
+    /// Addresses that are not global are refused unless this is set (I10).
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub allow_private: bool,
+    /// Base64 sha256 digests of public keys (SPKI), one of which the server's certificate must have.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pin_sha256: Vec<String>,
+    /// Limits of one fetch (I14).
+    #[serde(default)]
+    pub limits: FetchLimits,
+}
+
+/// Limits of one fetch (I14).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct FetchLimits {
+    /// Largest object, after decompression.
+    pub body_bytes_max: u64,
+    /// Longest time for one fetch.
+    pub fetch_s_max: u64,
+}
+
+impl Default for FetchLimits {
+    fn default() -> Self {
+        Self { body_bytes_max: BODY_BYTES_MAX_DEFAULT, fetch_s_max: FETCH_S_MAX_DEFAULT }
+    }
+}
+
+/// How often to look, in seconds. The interval adapts between the bounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PollPlan {
+    /// The first interval.
+    pub every_s: u64,
+    /// Never more often than this; a tenth of `every_s` if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_s: Option<u64>,
+    /// Never more rarely than this; ten times `every_s` if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_s: Option<u64>,
+}
+
+impl PollPlan {
+    /// The bounds between which the interval adapts.
+    pub fn bounds_s(&self) -> (u64, u64) {
+        (self.min_s.unwrap_or(self.every_s / 10).max(1), self.max_s.unwrap_or(self.every_s.saturating_mul(10)).max(1))
+    }
+}
+
+/// How a provider signs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", tag = "scheme")]
+pub enum WebhookScheme {
+    /// Standard Webhooks: `v1` with a `whsec_…` secret, `v1a` with a `whpk_…` public key.
+    StandardWebhooks,
+    /// GitHub's `X-Hub-Signature-256`.
+    Github,
+    /// Any other HMAC-SHA256 over the body.
+    Hmac(HmacScheme),
+}
+
+/// Where an HMAC-SHA256 is found and what it covers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct HmacScheme {
+    /// The header with the signature.
+    pub signature_header: String,
+    /// What stands before the signature in that header, such as `sha256=`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub signature_prefix: String,
+    /// How the signature is written.
+    #[serde(default)]
+    pub encoding: SignatureEncoding,
+    /// What is signed: a template of `{id}`, `{timestamp}` and `{body}`. `{body}` alone if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signed: Option<String>,
+    /// The header with the time of signing, in seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timestamp_header: Option<String>,
+    /// The header with the delivery's id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id_header: Option<String>,
+}
+
+/// How a signature is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum SignatureEncoding {
+    /// Hex digits.
+    #[default]
+    Hex,
+    /// Standard base64.
+    Base64,
+}
+
+/// How a provider may call us.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WebhookPlan {
+    /// How it signs.
+    #[serde(flatten)]
+    pub scheme: WebhookScheme,
+    /// Where the secrets are: `env:NAME` or `file:PATH`. All of them are valid, for rotation.
+    pub secrets: Vec<String>,
+    /// JSON pointer to the URI that changed; without a hit, `url` is looked at.
+    #[serde(default = "default_uri_pointer")]
+    pub uri_pointer: String,
+    /// How far the time of signing may be off.
+    #[serde(default = "default_tolerance_s")]
+    pub tolerance_s: u64,
+}
+
+fn default_uri_pointer() -> String {
+    "/source_uri".into()
+}
+
+fn default_tolerance_s() -> u64 {
+    300
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+impl Source {
+    /// A source that watches one URL.
+    pub fn watching(id: SourceId, url: &str, every_s: u64) -> Self {
+        Self {
+            id,
+            url: Some(url.to_owned()),
+            entity: None,
+            allow: Vec::new(),
+            poll: Some(PollPlan { every_s, min_s: None, max_s: None }),
+            webhook: None,
+            allow_http: false,
+            allow_private: false,
+            pin_sha256: Vec::new(),
+            limits: FetchLimits::default(),
+        }
+    }
+
+    /// This source with its URLs in their normal form, or every reason why it cannot be registered.
+    pub fn checked(mut self) -> Result<Self, Fault> {
+        let mut wrong = Vec::new();
+        let mut seen = BTreeSet::new();
+        for url in self.url.iter_mut().chain(self.allow.iter_mut()) {
+            match normalized(url, self.allow_http) {
+                Ok(normal) => *url = normal.to_string(),
+                Err(reason) => wrong.push(format!("`{url}` {reason}")),
+            }
+            seen.insert(url.clone());
+        }
+        if self.url.is_none() && self.allow.is_empty() {
+            wrong.push("it has neither `url` nor `allow`, so there is nothing to look at".into());
+        }
+        if self.url.is_none() && (self.poll.is_some() || self.entity.is_some()) {
+            wrong.push("`poll` and `entity` need a `url`".into());
+        }
+        if let Some(plan) = &self.poll {
+            let (min_s, max_s) = plan.bounds_s();
+            if plan.every_s == 0 || min_s > plan.every_s || max_s < plan.every_s {
+                wrong.push("`poll` needs 1 <= min_s <= every_s <= max_s".into());
+            }
+        }
+        if let Some(plan) = &self.webhook {
+            wrong.extend(plan.wrongs());
+        }
+        if self.allow.len() > LIST_ITEMS_MAX || self.pin_sha256.len() > LIST_ITEMS_MAX {
+            wrong.push(format!("`allow` and `pin_sha256` take at most {LIST_ITEMS_MAX} items"));
+        }
+        if self.limits.body_bytes_max == 0 || self.limits.fetch_s_max == 0 {
+            wrong.push("`limits` must be above zero".into());
+        }
+        if wrong.is_empty() {
+            return Ok(self);
+        }
+        Err(Fault::rejected("source.invalid", format!("source `{}` cannot be registered: {}", self.id, wrong.join("; ")))
+            .remedy("correct it and apply the file again"))
+    }
+
+    /// The entity behind `url`.
+    pub fn url_entity(&self) -> Option<EntityKey> {
+        let url = self.url.as_ref()?;
+        let entity = match &self.entity {
+            Some(entity) => entity.clone(),
+            None => url.parse().ok()?,
+        };
+        Some(EntityKey { source: self.id.clone(), entity })
+    }
+
+    /// The entity at `uri`, if this source may look there (I10).
+    pub fn entity_at(&self, uri: &str) -> Result<(EntityKey, String), Fault> {
+        let outside = |reason: &str| {
+            Fault::rejected("source.uri_outside", format!("a URI {reason} for source `{}`", self.id))
+                .remedy("add its prefix to `allow` in the sources file if it belongs to this source")
+        };
+        let normal = normalized(uri, self.allow_http).map_err(|reason| outside(&reason))?;
+        if self.url.as_deref() == Some(normal.as_str())
+            && let Some(key) = self.url_entity()
+        {
+            return Ok((key, normal.into()));
+        }
+        if !self.allow.iter().any(|prefix| is_below(prefix, normal.as_str())) {
+            return Err(outside("is not below any allowed prefix"));
+        }
+        let entity = normal.as_str().parse().map_err(|reason: String| outside(&reason))?;
+        Ok((EntityKey { source: self.id.clone(), entity }, normal.into()))
+    }
+}
+
+impl WebhookPlan {
+    fn wrongs(&self) -> Vec<String> {
+        let mut wrong = Vec::new();
+        if self.secrets.is_empty() {
+            wrong.push("`webhook` needs at least one secret: without one every delivery is refused".into());
+        }
+        if self.secrets.len() > LIST_ITEMS_MAX {
+            wrong.push(format!("`webhook` takes at most {LIST_ITEMS_MAX} secrets"));
+        }
+        if self.secrets.iter().any(|secret| !secret.starts_with("env:") && !secret.starts_with("file:")) {
+            wrong.push("a webhook secret is written as env:NAME or file:PATH, never in the file itself".into());
+        }
+        if !self.uri_pointer.is_empty() && !self.uri_pointer.starts_with('/') {
+            wrong.push("`uri_pointer` is a JSON pointer and starts with /".into());
+        }
+        if let WebhookScheme::Hmac(scheme) = &self.scheme {
+            let signed = scheme.signed.as_deref().unwrap_or("{body}");
+            if !signed.contains("{body}") {
+                wrong.push("`signed` must contain {body}, or anybody could send another one".into());
+            }
+            if signed.contains("{timestamp}") != scheme.timestamp_header.is_some() {
+                wrong.push("`timestamp_header` and {timestamp} in `signed` belong together".into());
+            }
+            if signed.contains("{id}") && scheme.id_header.is_none() {
+                wrong.push("{id} in `signed` needs `id_header`".into());
+            }
+        }
+        wrong
+    }
+}
+
+/// `text` as an absolute http(s) URL in its normal form, without user, password or fragment.
+fn normalized(text: &str, allow_http: bool) -> Result<Url, String> {
+    let mut url = Url::parse(text).map_err(|error| format!("is not a URL ({error})"))?;
+    match url.scheme() {
+        "https" => {}
+        "http" if allow_http => {}
+        "http" => return Err("is plain http, which needs `allow_http: true`".into()),
+        other => return Err(format!("has the scheme `{}`, and only http(s) is watched", other.chars().take(20).collect::<String>())),
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("carries a user name or password, which would end up in documents".into());
+    }
+    if url.fragment().is_some() {
+        return Err("has a #fragment, which no server sees".into());
+    }
+    if url.host_str().is_none_or(str::is_empty) {
+        return Err("names no host".into());
+    }
+    let path = utf8_percent_encode(url.path(), NOT_IN_A_URI).to_string();
+    url.set_path(&path);
+    let query = url.query().map(|query| utf8_percent_encode(query, NOT_IN_A_URI).to_string());
+    url.set_query(query.as_deref());
+    Ok(url)
+}
+
+/// Is `uri` the prefix itself, or below it at a path boundary? `…/data` does not cover `…/database`.
+fn is_below(prefix: &str, uri: &str) -> bool {
+    match uri.strip_prefix(prefix) {
+        Some(rest) => rest.is_empty() || prefix.ends_with('/') || rest.starts_with(['/', '?']),
+        None => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn source() -> Source {
+        let mut source = Source::watching("s".parse().unwrap(), "https://example.org/a.json", 60);
+        source.allow = vec!["https://example.org/data".into()];
+        source.checked().unwrap()
+    }
+
+    #[test]
+    fn only_what_lies_below_a_prefix_is_looked_at() {
+        let source = source();
+        for inside in
+            ["https://example.org/a.json", "https://example.org/data", "https://example.org/data/x", "https://EXAMPLE.org/data/y?z=1"]
+        {
+            assert!(source.entity_at(inside).is_ok(), "{inside}");
+        }
+        for outside in [
+            "https://example.org/database",
+            "https://example.org/data/../secret",
+            "https://example.org/data/%2e%2e/secret",
+            "https://example.org.evil.test/data/x",
+            "https://user@example.org/data/x",
+            "http://example.org/data/x",
+            "file:///etc/passwd",
+            "not a uri",
+        ] {
+            assert!(source.entity_at(outside).is_err(), "{outside}");
+        }
+    }
+
+    #[test]
+    fn characters_that_no_uri_has_are_escaped_once() {
+        let (_, uri) = source().entity_at("https://example.org/data/a|b[1]%7C?q={x}").unwrap();
+        assert_eq!(uri, "https://example.org/data/a%7Cb%5B1%5D%7C?q=%7Bx%7D");
+        assert_eq!(source().entity_at(&uri).unwrap().1, uri);
+    }
+
+    #[test]
+    fn every_mistake_is_named_at_once() {
+        let mut bad = source();
+        bad.url = Some("http://example.org/".into());
+        bad.poll = Some(PollPlan { every_s: 0, min_s: None, max_s: None });
+        bad.webhook =
+            Some(WebhookPlan { scheme: WebhookScheme::Github, secrets: vec!["hunter2".into()], uri_pointer: "x".into(), tolerance_s: 300 });
+        let message = bad.checked().unwrap_err().to_string();
+        for part in ["plain http", "min_s", "env:NAME", "JSON pointer"] {
+            assert!(message.contains(part), "{part} in {message}");
+        }
+        assert!(!message.contains("hunter2"), "a secret must not be repeated");
+    }
+}

@@ -1,0 +1,314 @@
+//! The work queue: every message is delivered until it is acknowledged, and every delivery is counted
+//! before it is made, so that a message that kills its worker is found out.
+
+use rusqlite::{Connection, OptionalExtension, params};
+use serde::{Deserialize, Serialize};
+use tidemark_domain::contract::WorkMessage;
+use tidemark_domain::{Fault, Outcome, SourceId, Timestamp};
+use tidemark_pipeline::ports::WorkQueue;
+
+use crate::columns::{At, Json, row_limit};
+use crate::replay_log;
+use crate::store::LocalStore;
+
+/// A message in hand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delivery {
+    /// Its place in the queue.
+    pub id: i64,
+    /// The message.
+    pub message: WorkMessage,
+    /// How often it was delivered, this time included.
+    pub attempt: u32,
+}
+
+/// A message that could not be handled.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeadLetter {
+    /// The place that it had in the queue.
+    pub id: i64,
+    /// The message.
+    pub message: WorkMessage,
+    /// Why it was given up.
+    pub fault: Fault,
+    /// How often it was delivered.
+    pub attempts: u32,
+    /// When it was enqueued.
+    pub enqueued_at: Timestamp,
+    /// When it was given up.
+    pub died_at: Timestamp,
+}
+
+/// How much there is to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Depth {
+    /// Messages that wait, for a worker or for their time.
+    pub waiting: u64,
+    /// Messages that a worker has in hand.
+    pub in_hand: u64,
+    /// Dead letters.
+    pub dead: u64,
+}
+
+impl WorkQueue for LocalStore {
+    async fn enqueue(&self, messages: &[WorkMessage], now: Timestamp) -> Result<(), Fault> {
+        let messages = messages.to_vec();
+        self.write(move |connection| {
+            let mut insert = connection.prepare_cached("INSERT INTO messages (message, visible_at, enqueued_at) VALUES (?1, ?2, ?2)")?;
+            messages.iter().try_for_each(|message| insert.execute(params![Json(message), At(now)]).map(drop))?;
+            Ok(())
+        })
+        .await?;
+        self.inner.enqueued.notify_one();
+        Ok(())
+    }
+}
+
+impl LocalStore {
+    /// Takes up to `limit` visible messages in hand, hidden from others for `visibility_ms`. A message
+    /// that has used up its attempts is delivered too: giving it up is the worker's decision.
+    pub async fn receive(&self, now: Timestamp, visibility_ms: i64, limit: usize) -> Result<Vec<Delivery>, Fault> {
+        // Looking costs nothing; taking costs an fsync.
+        if limit == 0 || self.next_visible_at().await?.is_none_or(|at| at > now) {
+            return Ok(Vec::new());
+        }
+        let owner = self.inner.owner.clone();
+        self.write(move |connection| {
+            let mut visible = connection
+                .prepare_cached("SELECT id, message, attempts FROM messages WHERE visible_at <= ?1 ORDER BY visible_at, id LIMIT ?2")?;
+            let deliveries = visible
+                .query_map(params![At(now), row_limit(limit)], |row| {
+                    Ok(Delivery { id: row.get(0)?, message: row.get::<_, Json<_>>(1)?.0, attempt: row.get::<_, u32>(2)?.saturating_add(1) })
+                })?
+                .collect::<Result<Vec<_>, _>>()?;
+            let mut take = connection.prepare_cached("UPDATE messages SET owner = ?2, visible_at = ?3, attempts = ?4 WHERE id = ?1")?;
+            for delivery in &deliveries {
+                take.execute(params![delivery.id, owner, At(now.plus_ms(visibility_ms)), delivery.attempt])?;
+            }
+            Ok(deliveries)
+        })
+        .await
+    }
+
+    /// Keeps messages in hand until `visible_at`: their handling goes on.
+    pub async fn keep(&self, deliveries: &[Delivery], visible_at: Timestamp) -> Result<(), Fault> {
+        let in_hand: Vec<(i64, u32)> = deliveries.iter().map(|delivery| (delivery.id, delivery.attempt)).collect();
+        let owner = self.inner.owner.clone();
+        self.write(move |connection| {
+            let mut keep = connection.prepare_cached("UPDATE messages SET visible_at = ?4 WHERE id = ?1 AND owner = ?2 AND attempts = ?3")?;
+            in_hand.iter().try_for_each(|(id, attempt)| keep.execute(params![id, owner, attempt, At(visible_at)]).map(drop))?;
+            Ok(())
+        })
+        .await
+    }
+
+    /// Done: the message goes.
+    pub async fn ack(&self, delivery: &Delivery) -> Result<(), Fault> {
+        let id = delivery.id;
+        self.write(move |connection| Ok(delete(connection, id)?)).await
+    }
+
+    /// Done: says what became of the sighting, and the message goes, in one commit.
+    pub async fn finish(&self, delivery: &Delivery, outcome: &Outcome, now: Timestamp) -> Result<(), Fault> {
+        let (delivery, outcome) = (delivery.clone(), outcome.clone());
+        self.write(move |connection| {
+            replay_log::settle(connection, &delivery.message.change_event_id, &outcome, now)?;
+            Ok(delete(connection, delivery.id)?)
+        })
+        .await
+    }
+
+    /// To be tried again at `visible_at`. The attempt counts.
+    pub async fn retry(&self, delivery: &Delivery, visible_at: Timestamp) -> Result<(), Fault> {
+        self.put_back(delivery, visible_at, delivery.attempt).await
+    }
+
+    /// Not its time yet: delivered again at `visible_at`. The attempt does not count.
+    pub async fn postpone(&self, delivery: &Delivery, visible_at: Timestamp) -> Result<(), Fault> {
+        self.put_back(delivery, visible_at, delivery.attempt.saturating_sub(1)).await
+    }
+
+    /// Gives a message up, in one commit: it moves to the dead letters, its source is failing (I11), and
+    /// its hint is forgotten, so that the next sighting passes.
+    pub async fn dead_letter(&self, delivery: &Delivery, fault: &Fault, now: Timestamp) -> Result<(), Fault> {
+        let (delivery, fault) = (delivery.clone(), fault.clone());
+        self.write(move |connection| {
+            let moved = connection
+                .prepare_cached(
+                    "INSERT INTO dead_letters (id, source, message, fault, attempts, enqueued_at, died_at)
+                     SELECT id, ?2, message, ?3, attempts, enqueued_at, ?4 FROM messages WHERE id = ?1",
+                )?
+                .execute(params![delivery.id, delivery.message.source.as_str(), Json(&fault), At(now)])?;
+            if moved == 0 {
+                return Ok(()); // done or given up by another delivery
+            }
+            delete(connection, delivery.id)?;
+            let event = &delivery.message.change_event_id;
+            replay_log::settle(connection, event, &Outcome::Dead { fault, attempts: delivery.attempt }, now)?;
+            replay_log::forget_hint_of(connection, event)
+        })
+        .await
+    }
+
+    /// Dead letters of a source (or of all), newest first.
+    pub async fn dead_letters(&self, source: Option<&SourceId>, limit: usize) -> Result<Vec<DeadLetter>, Fault> {
+        let source = source.map(|source| source.as_str().to_owned());
+        self.read(move |connection| {
+            let mut letters = connection.prepare_cached(
+                "SELECT id, message, fault, attempts, enqueued_at, died_at FROM dead_letters
+                 WHERE ?1 IS NULL OR source = ?1 ORDER BY died_at DESC, id DESC LIMIT ?2",
+            )?;
+            let letters = letters.query_map(params![source, row_limit(limit)], |row| {
+                Ok(DeadLetter {
+                    id: row.get(0)?,
+                    message: row.get::<_, Json<_>>(1)?.0,
+                    fault: row.get::<_, Json<_>>(2)?.0,
+                    attempts: row.get(3)?,
+                    enqueued_at: row.get::<_, At>(4)?.0,
+                    died_at: row.get::<_, At>(5)?.0,
+                })
+            })?;
+            Ok(letters.collect::<Result<_, _>>()?)
+        })
+        .await
+    }
+
+    /// How much there is to do.
+    pub async fn depth(&self) -> Result<Depth, Fault> {
+        self.read(|connection| {
+            let count = |sql: &str| connection.prepare_cached(sql)?.query_row([], |row| row.get::<_, u64>(0));
+            let in_hand = count("SELECT count(*) FROM messages WHERE owner IS NOT NULL")?;
+            let waiting = count("SELECT count(*) FROM messages")? - in_hand;
+            Ok(Depth { waiting, in_hand, dead: count("SELECT count(*) FROM dead_letters")? })
+        })
+        .await
+    }
+
+    /// When the next message is visible; `None` if there is none.
+    pub async fn next_visible_at(&self) -> Result<Option<Timestamp>, Fault> {
+        self.read(|connection| {
+            let mut next = connection.prepare_cached("SELECT visible_at FROM messages ORDER BY visible_at LIMIT 1")?;
+            Ok(next.query_row([], |row| row.get::<_, At>(0)).optional()?.map(|at| at.0))
+        })
+        .await
+    }
+
+    /// Resolves when this process has enqueued something, perhaps already.
+    pub async fn enqueued(&self) {
+        self.inner.enqueued.notified().await;
+    }
+
+    async fn put_back(&self, delivery: &Delivery, visible_at: Timestamp, attempts: u32) -> Result<(), Fault> {
+        let (id, attempt, owner) = (delivery.id, delivery.attempt, self.inner.owner.clone());
+        self.write(move |connection| {
+            // Only while it is in hand: a later delivery is not ours to move.
+            let mut put_back = connection.prepare_cached(
+                "UPDATE messages SET owner = NULL, visible_at = ?4, attempts = ?5 WHERE id = ?1 AND owner = ?2 AND attempts = ?3",
+            )?;
+            put_back.execute(params![id, owner, attempt, At(visible_at), attempts])?;
+            Ok(())
+        })
+        .await
+    }
+}
+
+fn delete(connection: &Connection, id: i64) -> rusqlite::Result<()> {
+    connection.prepare_cached("DELETE FROM messages WHERE id = ?1")?.execute([id]).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::StoreSettings;
+    use tempfile::TempDir;
+    use tidemark_conformance::samples::{at, entity, no_op_outcome, observation};
+    use tidemark_domain::HintKey;
+    use tidemark_pipeline::ports::ReplayLog;
+
+    const HIDDEN_MS: i64 = 1_000;
+
+    /// A store with one message, whose sighting is in the replay log.
+    async fn one_message() -> (LocalStore, HintKey, TempDir) {
+        let dir = tempfile::tempdir().unwrap();
+        let store = LocalStore::open(dir.path(), "w", StoreSettings::default()).unwrap();
+        let observation = observation(&entity("e"), at(0), Some("d"));
+        let hint = observation.hint.clone().unwrap();
+        store.append(std::slice::from_ref(&observation)).await.unwrap();
+        store.enqueue(std::slice::from_ref(&observation.message), at(0)).await.unwrap();
+        store.mark_hint(&hint, &observation.event.change_event_id, at(0)).await.unwrap();
+        (store, hint, dir)
+    }
+
+    async fn receive(store: &LocalStore, ms: i64) -> Option<Delivery> {
+        store.receive(at(ms), HIDDEN_MS, 10).await.unwrap().pop()
+    }
+
+    #[tokio::test]
+    async fn a_message_in_hand_is_hidden_until_its_time_is_up_and_every_delivery_counts() {
+        let (store, _, _dir) = one_message().await;
+        let first = receive(&store, 0).await.unwrap();
+        assert_eq!((first.attempt, receive(&store, HIDDEN_MS - 1).await), (1, None));
+        assert_eq!(store.next_visible_at().await.unwrap(), Some(at(HIDDEN_MS)));
+        let second = receive(&store, HIDDEN_MS).await.unwrap();
+        assert_eq!((second.id, second.attempt), (first.id, 2));
+        store.keep(std::slice::from_ref(&first), at(9_000)).await.unwrap();
+        store.retry(&first, at(1)).await.unwrap();
+        assert_eq!(receive(&store, 2 * HIDDEN_MS - 1).await, None, "a delivery that was overtaken moves nothing");
+        store.keep(std::slice::from_ref(&second), at(9_000)).await.unwrap();
+        assert_eq!(receive(&store, 8_999).await, None);
+        store.ack(&second).await.unwrap();
+        assert_eq!((receive(&store, 9_000).await, store.depth().await.unwrap()), (None, Depth::default()));
+    }
+
+    #[tokio::test]
+    async fn a_retry_counts_and_a_postponement_does_not() {
+        let (store, _, _dir) = one_message().await;
+        for (ms, attempt) in [(0, 1), (10, 2), (20, 3)] {
+            let delivery = receive(&store, ms).await.unwrap();
+            assert_eq!(delivery.attempt, attempt);
+            store.retry(&delivery, at(ms + 10)).await.unwrap();
+            assert_eq!(receive(&store, ms + 9).await, None);
+        }
+        for ms in [30, 40] {
+            let delivery = receive(&store, ms).await.unwrap();
+            assert_eq!(delivery.attempt, 4);
+            store.postpone(&delivery, at(ms + 10)).await.unwrap();
+        }
+        assert_eq!(store.depth().await.unwrap(), Depth { waiting: 1, ..Depth::default() });
+    }
+
+    #[tokio::test]
+    async fn a_message_that_is_done_is_settled_in_the_same_commit() {
+        let (store, _, _dir) = one_message().await;
+        let delivery = receive(&store, 0).await.unwrap();
+        store.finish(&delivery, &no_op_outcome(), at(5)).await.unwrap();
+        let logged = store.observation(&delivery.message.change_event_id).await.unwrap().unwrap();
+        assert_eq!((logged.outcome, logged.settled_at), (Some(no_op_outcome()), Some(at(5))));
+        assert_eq!(store.depth().await.unwrap(), Depth::default());
+    }
+
+    #[tokio::test]
+    async fn a_dead_letter_keeps_its_message_fails_its_source_and_lets_the_next_sighting_pass() {
+        let (store, hint, _dir) = one_message().await;
+        let delivery = receive(&store, 0).await.unwrap();
+        let fault = Fault::permanent("test.broken", "broken");
+        for _ in 0..2 {
+            store.dead_letter(&delivery, &fault, at(7)).await.unwrap(); // the second after a lost reply
+        }
+        let letters = store.dead_letters(None, 10).await.unwrap();
+        let letter = DeadLetter {
+            id: delivery.id,
+            message: delivery.message.clone(),
+            fault: fault.clone(),
+            attempts: 1,
+            enqueued_at: at(0),
+            died_at: at(7),
+        };
+        assert_eq!(letters, [letter]);
+        assert_eq!(store.dead_letters(Some(&"other".parse().unwrap()), 10).await.unwrap(), []);
+        let undecided = store.undecided(&delivery.message.source).await.unwrap();
+        assert_eq!((undecided.pending, undecided.dead, undecided.last_fault), (0, 1, Some(fault)));
+        assert_eq!(store.hint_seen(&hint, at(8)).await.unwrap(), None);
+        assert_eq!(store.depth().await.unwrap(), Depth { dead: 1, ..Depth::default() });
+    }
+}

@@ -1,0 +1,226 @@
+//! The replay log: every sighting in order, what became of it, and the hints that tell copies apart.
+
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use tidemark_domain::{EventId, Fault, HintKey, Outcome, SourceId, Timestamp};
+use tidemark_pipeline::ports::{HintRecord, Logged, Observation, ReplayLog, Tally, Undecided};
+
+use crate::columns::{At, Json, Text, row_limit};
+use crate::failure::Failure;
+use crate::store::LocalStore;
+
+/// How long an expired hint can still be explained.
+const EXPLAIN_MS: i64 = 30 * 24 * 3600 * 1000;
+/// Most hints swept at once.
+const SWEEP_MAX: usize = 1000;
+const LOGGED: &str = "SELECT observation, outcome, settled_at FROM observations";
+
+impl ReplayLog for LocalStore {
+    async fn hint_seen(&self, hint: &HintKey, now: Timestamp) -> Result<Option<EventId>, Fault> {
+        let key = hint.key.clone();
+        // A first sighting, which most are, costs one look and no fsync.
+        let Some(event) = self.read(move |connection| Ok(live_hint(connection, &key, now)?)).await? else { return Ok(None) };
+        let (key, first) = (hint.key.clone(), event.clone());
+        self.write(move |connection| {
+            let mut count = connection.prepare_cached("UPDATE hints SET copies = copies + 1, last_copy_at = ?2 WHERE key = ?1")?;
+            count.execute(params![key, At(now)])?;
+            let mut total = connection.prepare_cached(
+                "INSERT INTO copies (source, copies) SELECT source, 1 FROM observations WHERE event_id = ?1
+                 ON CONFLICT (source) DO UPDATE SET copies = copies + 1",
+            )?;
+            total.execute([first.as_str()])?;
+            Ok(())
+        })
+        .await?;
+        Ok(Some(event))
+    }
+
+    async fn append(&self, observations: &[Observation]) -> Result<(), Fault> {
+        let observations = observations.to_vec();
+        self.write(move |connection| {
+            let mut insert = connection.prepare_cached(
+                "INSERT INTO observations (event_id, source, entity, hint, received_at, observation)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (event_id) DO NOTHING",
+            )?;
+            for observation in &observations {
+                let (event, message) = (&observation.event, &observation.message);
+                let hint = observation.hint.as_ref().map(|hint| hint.key.as_str());
+                let (source, entity) = (message.source.as_str(), message.entity_id.as_str());
+                insert.execute(params![event.change_event_id.as_str(), source, entity, hint, At(event.received_at), Json(observation)])?;
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    async fn mark_hint(&self, hint: &HintKey, event: &EventId, now: Timestamp) -> Result<(), Fault> {
+        let (hint, event) = (hint.clone(), event.clone());
+        self.write(move |connection| {
+            let mut mark = connection.prepare_cached(
+                "INSERT INTO hints (key, event_id, marked_at, expires_at) VALUES (?1, ?2, ?3, ?4)
+                 ON CONFLICT (key) DO UPDATE SET event_id = ?2, copies = 0, marked_at = ?3, last_copy_at = NULL, expires_at = ?4
+                 WHERE expires_at <= ?3",
+            )?;
+            mark.execute(params![hint.key, event.as_str(), At(now), At(now.plus_ms(hint.keep_ms))])?;
+            Ok(())
+        })
+        .await
+    }
+
+    async fn forget_hint(&self, hint: &HintKey) -> Result<(), Fault> {
+        let key = hint.key.clone();
+        self.write(move |connection| {
+            connection.prepare_cached("DELETE FROM hints WHERE key = ?1")?.execute([key])?;
+            Ok(())
+        })
+        .await
+    }
+
+    async fn settle(&self, event: &EventId, outcome: &Outcome, now: Timestamp) -> Result<(), Fault> {
+        let (event, outcome) = (event.clone(), outcome.clone());
+        self.write(move |connection| settle(connection, &event, &outcome, now)).await
+    }
+
+    async fn observation(&self, event: &EventId) -> Result<Option<Logged>, Fault> {
+        let event = event.clone();
+        self.read(move |connection| {
+            let mut found = connection.prepare_cached(&format!("{LOGGED} WHERE event_id = ?1"))?;
+            Ok(found.query_row([event.as_str()], logged).optional()?)
+        })
+        .await
+    }
+
+    async fn hint(&self, key: &str) -> Result<Option<HintRecord>, Fault> {
+        let key = key.to_owned();
+        self.read(move |connection| {
+            let mut found =
+                connection.prepare_cached("SELECT event_id, copies, marked_at, last_copy_at, expires_at FROM hints WHERE key = ?1")?;
+            let record = found.query_row([key], |row| {
+                Ok(HintRecord {
+                    event_id: row.get::<_, Text<_>>(0)?.0,
+                    copies: row.get(1)?,
+                    marked_at: row.get::<_, At>(2)?.0,
+                    last_copy_at: row.get::<_, Option<At>>(3)?.map(|at| at.0),
+                    expires_at: row.get::<_, At>(4)?.0,
+                })
+            });
+            Ok(record.optional()?)
+        })
+        .await
+    }
+
+    async fn observations_by_hint(&self, key: &str, limit: usize) -> Result<Vec<Logged>, Fault> {
+        let key = key.to_owned();
+        self.read(move |connection| {
+            let mut found = connection.prepare_cached(&format!("{LOGGED} WHERE hint = ?1 ORDER BY seq LIMIT ?2"))?;
+            Ok(found.query_map(params![key, row_limit(limit)], logged)?.collect::<Result<_, _>>()?)
+        })
+        .await
+    }
+
+    async fn recent(&self, source: Option<&SourceId>, limit: usize) -> Result<Vec<Logged>, Fault> {
+        let source = source.cloned();
+        self.read(move |connection| {
+            let rows = match source {
+                Some(source) => connection
+                    .prepare_cached(&format!("{LOGGED} WHERE source = ?1 ORDER BY seq DESC LIMIT ?2"))?
+                    .query_map(params![source.as_str(), row_limit(limit)], logged)?
+                    .collect::<Result<_, _>>(),
+                None => connection
+                    .prepare_cached(&format!("{LOGGED} ORDER BY seq DESC LIMIT ?1"))?
+                    .query_map([row_limit(limit)], logged)?
+                    .collect::<Result<_, _>>(),
+            };
+            Ok(rows?)
+        })
+        .await
+    }
+
+    async fn undecided(&self, source: &SourceId) -> Result<Undecided, Fault> {
+        let source = source.clone();
+        self.read(move |connection| Ok(undecided(connection, &source)?)).await
+    }
+
+    async fn tally(&self, source: &SourceId) -> Result<Tally, Fault> {
+        let source = source.clone();
+        self.read(move |connection| {
+            let mut counted = connection.prepare_cached(
+                "SELECT count(*) FILTER (WHERE state = 'committed'), count(*) FILTER (WHERE state = 'no_op'),
+                        count(*) FILTER (WHERE state = 'dead'), coalesce((SELECT copies FROM copies WHERE source = ?1), 0)
+                 FROM observations WHERE source = ?1",
+            )?;
+            let tally = counted.query_row([source.as_str()], |row| {
+                Ok(Tally { committed: row.get(0)?, no_op: row.get(1)?, dead: row.get(2)?, copies: row.get(3)? })
+            });
+            Ok(tally?)
+        })
+        .await
+    }
+}
+
+impl LocalStore {
+    /// Deletes hints that expired long ago, a bounded number at a time.
+    pub async fn sweep_hints(&self, now: Timestamp) -> Result<usize, Fault> {
+        self.write(move |connection| {
+            let mut sweep = connection
+                .prepare_cached("DELETE FROM hints WHERE key IN (SELECT key FROM hints WHERE expires_at < ?1 ORDER BY expires_at LIMIT ?2)")?;
+            Ok(sweep.execute(params![At(now.plus_ms(-EXPLAIN_MS)), SWEEP_MAX])?)
+        })
+        .await
+    }
+}
+
+/// Says what became of a sighting. The first settled outcome stands; a dead one can still be settled.
+pub(crate) fn settle(connection: &Connection, event: &EventId, outcome: &Outcome, now: Timestamp) -> Result<(), Failure> {
+    let state = match outcome {
+        Outcome::Committed { .. } => "committed",
+        Outcome::NoOp { .. } => "no_op",
+        Outcome::Dead { .. } => "dead",
+    };
+    let mut settle = connection.prepare_cached(
+        "UPDATE observations SET state = ?2, outcome = ?3, settled_at = ?4 WHERE event_id = ?1 AND state IN ('pending', 'dead')",
+    )?;
+    settle.execute(params![event.as_str(), state, Json(outcome), At(now)])?;
+    Ok(())
+}
+
+/// Forgets the hint of a sighting, unless another sighting has it by now.
+pub(crate) fn forget_hint_of(connection: &Connection, event: &EventId) -> Result<(), Failure> {
+    let mut forget = connection
+        .prepare_cached("DELETE FROM hints WHERE key = (SELECT hint FROM observations WHERE event_id = ?1) AND event_id = ?1")?;
+    forget.execute([event.as_str()])?;
+    Ok(())
+}
+
+fn live_hint(connection: &Connection, key: &str, now: Timestamp) -> rusqlite::Result<Option<EventId>> {
+    let mut live = connection.prepare_cached("SELECT event_id FROM hints WHERE key = ?1 AND expires_at > ?2")?;
+    Ok(live.query_row(params![key, At(now)], |row| row.get::<_, Text<EventId>>(0)).optional()?.map(|event| event.0))
+}
+
+fn undecided(connection: &Connection, source: &SourceId) -> rusqlite::Result<Undecided> {
+    let mut waiting =
+        connection.prepare_cached("SELECT count(*), min(received_at) FROM observations WHERE source = ?1 AND state = 'pending'")?;
+    let (pending, pending_since) =
+        waiting.query_row([source.as_str()], |row| Ok((row.get(0)?, row.get::<_, Option<At>>(1)?.map(|at| at.0))))?;
+    // The latest of them stands in for all: SQLite takes the bare column from the row of the maximum.
+    let mut unsettled = connection.prepare_cached(
+        "SELECT count(*), dead.outcome, max(dead.settled_at) FROM observations AS dead
+         WHERE dead.source = ?1 AND dead.state = 'dead' AND NOT EXISTS (
+             SELECT 1 FROM observations AS settled
+             WHERE settled.source = dead.source AND settled.entity = dead.entity AND settled.state IN ('committed', 'no_op')
+               AND settled.settled_at >= dead.received_at)",
+    )?;
+    let (dead, last) = unsettled.query_row([source.as_str()], |row| Ok((row.get(0)?, row.get::<_, Option<Json<Outcome>>>(1)?)))?;
+    let last_fault = match last.map(|outcome| outcome.0) {
+        Some(Outcome::Dead { fault, .. }) => Some(fault),
+        Some(Outcome::Committed { .. } | Outcome::NoOp { .. }) | None => None,
+    };
+    Ok(Undecided { pending, pending_since, dead, last_fault })
+}
+
+fn logged(row: &Row<'_>) -> rusqlite::Result<Logged> {
+    Ok(Logged {
+        observation: row.get::<_, Json<_>>(0)?.0,
+        outcome: row.get::<_, Option<Json<_>>>(1)?.map(|outcome| outcome.0),
+        settled_at: row.get::<_, Option<At>>(2)?.map(|at| at.0),
+    })
+}

@@ -1,0 +1,76 @@
+//! Secrets by reference. Where there is none, the request is refused (I10); none is ever repeated.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
+
+use tidemark_domain::Fault;
+use tidemark_pipeline::ports::Secrets;
+
+use crate::failure::blocking;
+
+/// Largest secret (I14).
+const SECRET_BYTES_MAX: u64 = 64 * 1024;
+
+/// Secrets from the environment (`env:NAME`) and from files (`file:PATH`).
+pub struct LocalSecrets {
+    variable: Box<dyn Fn(&str) -> Option<String> + Send + Sync>,
+}
+
+impl LocalSecrets {
+    /// `variable` looks up the environment, which only a main may read.
+    pub fn new(variable: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
+        Self { variable: Box::new(variable) }
+    }
+}
+
+impl Secrets for LocalSecrets {
+    async fn secret(&self, reference: &str) -> Result<String, Fault> {
+        if let Some(name) = reference.strip_prefix("env:") {
+            return (self.variable)(name).filter(|secret| !secret.is_empty()).ok_or_else(|| {
+                Fault::rejected("secret.missing", format!("the environment variable {name} holds no secret"))
+                    .remedy("set it and start the program again")
+            });
+        }
+        if let Some(path) = reference.strip_prefix("file:") {
+            let path = path.to_owned();
+            return blocking(move || from_file(Path::new(&path))).await;
+        }
+        // Not repeated: somebody may have written the secret itself here.
+        Err(Fault::rejected("secret.reference", "a secret is referred to as env:NAME or file:PATH"))
+    }
+}
+
+/// The content of a file, without the line break that editors add.
+fn from_file(path: &Path) -> Result<String, Fault> {
+    let missing = |why: String| {
+        Fault::rejected("secret.missing", format!("{} {why}", path.display())).remedy("write the secret there, readable by this user")
+    };
+    let mut secret = String::new();
+    let read = File::open(path).and_then(|file| file.take(SECRET_BYTES_MAX + 1).read_to_string(&mut secret));
+    read.map_err(|error| missing(format!("cannot be read: {error}")))?;
+    if secret.len() as u64 > SECRET_BYTES_MAX {
+        return Err(missing(format!("has more than {SECRET_BYTES_MAX} bytes")));
+    }
+    let secret = secret.trim_end_matches(['\r', '\n']);
+    if secret.is_empty() { Err(missing("is empty".into())) } else { Ok(secret.to_owned()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_secret_comes_from_where_its_reference_says_and_is_never_repeated() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("secret");
+        std::fs::write(&file, "hunter2\n").unwrap();
+        let secrets = LocalSecrets::new(|name| (name == "KEY").then(|| "hunter3".into()));
+        assert_eq!(secrets.secret("env:KEY").await.unwrap(), "hunter3");
+        assert_eq!(secrets.secret(&format!("file:{}", file.display())).await.unwrap(), "hunter2");
+        for absent in ["env:OTHER", "file:/nonexistent/secret", "hunter2", ""] {
+            let fault = secrets.secret(absent).await.unwrap_err();
+            assert!(!fault.is_retryable() && !fault.to_string().contains("hunter"), "{fault}");
+        }
+    }
+}

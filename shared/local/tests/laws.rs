@@ -1,0 +1,34 @@
+//! The store on a real folder keeps every law of the ports.
+
+use std::sync::Arc;
+
+use tempfile::TempDir;
+use tidemark_conformance::{artifact_store_laws, ledger_laws, replay_log_laws, sources_laws, work_queue_laws};
+use tidemark_domain::contract::WorkMessage;
+use tidemark_local::{LocalStore, StoreSettings};
+
+async fn fresh() -> (Arc<LocalStore>, TempDir) {
+    let dir = tempfile::tempdir().unwrap();
+    let store = LocalStore::open(dir.path(), "laws", StoreSettings::default()).unwrap();
+    (Arc::new(store), dir)
+}
+
+async fn drain(store: &LocalStore) -> Vec<WorkMessage> {
+    let mut messages = Vec::new();
+    loop {
+        let received = store.receive(tidemark_conformance::samples::at(1_000), 60_000, 10).await.unwrap();
+        if received.is_empty() {
+            return messages;
+        }
+        for delivery in received {
+            store.ack(&delivery).await.unwrap();
+            messages.push(delivery.message);
+        }
+    }
+}
+
+ledger_laws!(fresh());
+replay_log_laws!(fresh());
+artifact_store_laws!(fresh());
+sources_laws!(fresh());
+work_queue_laws!(fresh(), drain);

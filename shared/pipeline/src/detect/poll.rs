@@ -1,0 +1,126 @@
+//! Looks at a URL with a conditional request, and submits a candidate when something differs from what
+//! was last decided (I11). A look that fails is a state of the source, never "no change".
+
+use tidemark_domain::contract::Detector;
+use tidemark_domain::poll::{PollState, Sighting, sight};
+use tidemark_domain::{Candidate, EntityKey, Fault, HeadView, HintKey, Observed, Source, Timestamp};
+
+use crate::ports::{Clock, Ledger, ReplayLog, Sources, Upstream, WorkQueue};
+use crate::submit::{Submitted, submit};
+
+/// The ports that polling uses.
+pub struct PollPorts<'a, L, U, R, Q, S, C> {
+    /// What was last decided.
+    pub ledger: &'a L,
+    /// What is watched.
+    pub upstream: &'a U,
+    /// Sightings.
+    pub replay: &'a R,
+    /// Takes candidates.
+    pub queue: &'a Q,
+    /// The registry.
+    pub sources: &'a S,
+    /// The time.
+    pub clock: &'a C,
+}
+
+/// What a look found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Looked {
+    /// Nothing new.
+    Unchanged,
+    /// Something to handle.
+    Candidate(Submitted),
+    /// It could not be seen.
+    Failed(Fault),
+}
+
+/// Looks at one source and remembers what came of it.
+pub async fn look<L, U, R, Q, S, C>(ports: &PollPorts<'_, L, U, R, Q, S, C>, source: &Source) -> Result<Looked, Fault>
+where
+    L: Ledger,
+    U: Upstream,
+    R: ReplayLog,
+    Q: WorkQueue,
+    S: Sources,
+    C: Clock,
+{
+    let (Some(url), Some(key)) = (&source.url, source.url_entity()) else {
+        return Err(Fault::rejected("poll.no_url", format!("source `{}` has no `url` to look at", source.id))
+            .remedy("it changes by webhook only; add a `url` to poll it"));
+    };
+    let view = ports.ledger.head(&key).await?;
+    let present = view.head.as_ref().is_some_and(|head| head.artifact.is_some());
+    let (looked, saved_bytes) = match ports.upstream.probe(source, url, &view.decided).await {
+        Err(fault) => (Looked::Failed(fault), 0),
+        Ok(probe) => match sight(probe, &view.decided, present, view.head.is_some()) {
+            Sighting::Unchanged => {
+                let size_bytes = view.head.as_ref().and_then(|head| head.artifact.as_ref()).map_or(0, |artifact| artifact.size_bytes);
+                (Looked::Unchanged, size_bytes)
+            }
+            Sighting::MaybeChanged(observed) => (offer(ports, &key, url, &view, &observed, false).await?, 0),
+            Sighting::MaybeGone(observed) => (offer(ports, &key, url, &view, &observed, true).await?, 0),
+            Sighting::NeverThere(observed) => (Looked::Failed(never_there(source, &observed)), 0),
+        },
+    };
+    remember(ports, source, &looked, saved_bytes).await?;
+    Ok(looked)
+}
+
+/// Submits what was seen as a candidate.
+async fn offer<L, U, R, Q, S, C>(
+    ports: &PollPorts<'_, L, U, R, Q, S, C>,
+    key: &EntityKey,
+    url: &str,
+    view: &HeadView,
+    observed: &Observed,
+    deletion: bool,
+) -> Result<Looked, Fault>
+where
+    R: ReplayLog,
+    Q: WorkQueue,
+    C: Clock,
+{
+    let now = ports.clock.now();
+    let candidate = Candidate {
+        key: key.clone(),
+        uri: url.to_owned(),
+        detector: Detector::Etag,
+        deletion,
+        version_hint: observed.validators.hint().map(str::to_owned),
+        order: None,
+        detected_at: now,
+        received_at: now,
+        hint: HintKey::poll(key, view, &observed.validators),
+        arrival: String::new(),
+        notes: None,
+    };
+    Ok(Looked::Candidate(submit(ports.replay, ports.queue, &candidate, now).await?))
+}
+
+/// Saves the poller's state. Last: if we die before this we look again, and the ledger absorbs it (I2).
+async fn remember<L, U, R, Q, S, C>(
+    ports: &PollPorts<'_, L, U, R, Q, S, C>,
+    source: &Source,
+    looked: &Looked,
+    saved_bytes: u64,
+) -> Result<(), Fault>
+where
+    S: Sources,
+    C: Clock,
+{
+    let Some(plan) = &source.poll else { return Ok(()) };
+    let now: Timestamp = ports.clock.now();
+    let state = ports.sources.poll_state(&source.id).await?.unwrap_or_else(|| PollState::starting(plan, now));
+    let state = match looked {
+        Looked::Unchanged => state.after_unchanged(plan, &source.id, now, saved_bytes),
+        Looked::Candidate(_) => state.after_candidate(plan, &source.id, now),
+        Looked::Failed(fault) => state.after_failure(plan, &source.id, now, fault.clone()),
+    };
+    ports.sources.save_poll(&source.id, &state).await
+}
+
+fn never_there(source: &Source, observed: &Observed) -> Fault {
+    Fault::permanent("poll.never_there", format!("source `{}` answers {}, and nothing was ever seen there", source.id, observed.status))
+        .remedy("check the URL in the sources file; Tidemark keeps looking")
+}

@@ -1,0 +1,100 @@
+//! How every source stands. Errors are a state: a source with an undecided or dead candidate, or one
+//! that cannot be seen, is never called fresh (I11).
+
+use serde::Serialize;
+use tidemark_domain::contract::Checkpoint;
+use tidemark_domain::poll::PollState;
+use tidemark_domain::{Fault, Source, SourceId, Timestamp};
+
+use crate::ports::{Ledger, ReplayLog, Sources, Tally, Undecided};
+
+/// How a source stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Standing {
+    /// What was last seen upstream is what the head has, or was decided.
+    Fresh,
+    /// A candidate waits to be handled.
+    Pending,
+    /// The last look failed, or a candidate died.
+    Failing,
+    /// Nothing was seen yet.
+    Waiting,
+}
+
+/// One source, as it stands.
+#[derive(Clone, Debug, Serialize)]
+pub struct SourceStatus {
+    /// Its name.
+    pub id: SourceId,
+    /// What is watched.
+    pub url: Option<String>,
+    /// How it stands.
+    pub standing: Standing,
+    /// Why, while it is failing.
+    pub fault: Option<Fault>,
+    /// The current revision of the entity behind `url`.
+    pub revision: u64,
+    /// When that was committed.
+    pub changed_at: Option<Timestamp>,
+    /// Where the poller goes on.
+    pub checkpoint: Option<Checkpoint>,
+    /// What the poller remembers.
+    pub poll: Option<PollState>,
+    /// Candidates that wait or died.
+    pub undecided: Undecided,
+    /// What became of all candidates.
+    pub tally: Tally,
+}
+
+/// How every source stands.
+pub async fn status(sources: &impl Sources, ledger: &impl Ledger, replay: &impl ReplayLog) -> Result<Vec<SourceStatus>, Fault> {
+    let mut all = Vec::new();
+    for source in sources.list().await? {
+        all.push(source_status(sources, ledger, replay, &source).await?);
+    }
+    Ok(all)
+}
+
+async fn source_status(
+    sources: &impl Sources,
+    ledger: &impl Ledger,
+    replay: &impl ReplayLog,
+    source: &Source,
+) -> Result<SourceStatus, Fault> {
+    let poll = sources.poll_state(&source.id).await?;
+    let undecided = replay.undecided(&source.id).await?;
+    let tally = replay.tally(&source.id).await?;
+    let view = match source.url_entity() {
+        Some(key) => ledger.head(&key).await?,
+        None => tidemark_domain::HeadView::default(),
+    };
+    let fault = poll.as_ref().and_then(|poll| poll.failing.clone()).or_else(|| undecided.last_fault.clone());
+    let settled = tally.committed + tally.no_op > 0 || view.head.is_some();
+    let standing = match (&fault, undecided.pending, settled) {
+        (Some(_), _, _) => Standing::Failing,
+        (None, 1.., _) => Standing::Pending,
+        (None, 0, true) => Standing::Fresh,
+        (None, 0, false) => Standing::Waiting,
+    };
+    let checkpoint = poll.as_ref().map(|poll| Checkpoint {
+        source: source.id.clone(),
+        since: view.decided_at,
+        last_etag: view.decided.etag.clone(),
+        last_modified: view.decided.last_modified.clone(),
+        page_token: None,
+        poll_interval_s: poll.interval_s.max(1),
+    });
+    Ok(SourceStatus {
+        id: source.id.clone(),
+        url: source.url.clone(),
+        standing,
+        fault,
+        revision: view.revision(),
+        changed_at: view.head.as_ref().map(|head| head.changed_at),
+        checkpoint,
+        poll,
+        undecided,
+        tally,
+    })
+}

@@ -1,0 +1,39 @@
+//! `make bench`: what README claims, measured beside its peer in the same run.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a broken bench environment should stop the bench at once")]
+#![expect(clippy::disallowed_methods, reason = "a benchmark measures time")]
+
+mod deliveries;
+mod large_object;
+
+use std::path::PathBuf;
+
+#[tokio::main]
+async fn main() {
+    let folder = tempfile::Builder::new().prefix("bench-").tempdir_in(scratch()).expect("a scratch folder");
+    let mut missed = 0;
+    println!("== one object of 2 GiB");
+    missed += large_object::run(folder.path()).await;
+    println!("\n== signed deliveries of 1 KiB, durable before the 202");
+    missed += deliveries::run(folder.path()).await;
+    if missed > 0 {
+        println!("\n{missed} goals missed");
+        std::process::exit(1);
+    }
+}
+
+/// The build folder: on a disk, unlike /tmp on some machines.
+fn scratch() -> PathBuf {
+    let mut folder = std::env::current_exe().expect("this program has a path");
+    while folder.file_name().is_some_and(|name| name != "target") {
+        folder.pop();
+    }
+    folder
+}
+
+/// Prints a figure beside its goal; 1 if it was missed.
+fn goal(what: &str, value: f64, limit: f64, at_least: bool) -> u32 {
+    let met = if at_least { value >= limit } else { value <= limit };
+    let word = if at_least { "at least" } else { "at most" };
+    println!("{} {what}: {value:.2} (goal: {word} {limit})", if met { "ok  " } else { "MISS" });
+    u32::from(!met)
+}
