@@ -26,7 +26,7 @@ unit: ## laws, model comparison, fault injection, simulation, documents, bad inp
 
 e2e: ## real processes: kill -9 at every stage, duplicates, bad input, the page
 	$(CARGO) build --release --locked --bin tidemark
-	$(CARGO) test -p tidemark-tests --release --locked --quiet
+	$(CARGO) test -p tidemark-tests --locked --quiet
 
 bench: ## measure speed and memory beside their peers (see tests/bench)
 	$(CARGO) build --release --locked --bin tidemark

@@ -47,7 +47,8 @@ impl Tidemark {
                 panic!("serve stopped at once: {said}");
             }
         };
-        let address = line.split("http://").nth(1).and_then(|rest| rest.split('/').next()).expect("the page's address").parse().expect("an address");
+        let address =
+            line.split("http://").nth(1).and_then(|rest| rest.split('/').next()).expect("the page's address").parse().expect("an address");
         // Nobody reads them any more; a full pipe must not stop the process.
         let stderr = child.stderr.take().expect("stderr is piped");
         std::thread::spawn(move || lines.for_each(drop));
@@ -101,8 +102,7 @@ impl Tidemark {
     pub fn json(data: &Path, args: &[&str]) -> Value {
         let output = Self::command(data, &[args, &["--json"]].concat());
         let text = String::from_utf8_lossy(&output.stdout);
-        serde_json::from_str(&text)
-            .unwrap_or_else(|error| panic!("{args:?}: {error}: {text} {}", String::from_utf8_lossy(&output.stderr)))
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{args:?}: {error}: {text} {}", String::from_utf8_lossy(&output.stderr)))
     }
 
     /// Asserts that `verify` finds nothing wrong, and gives its report.

@@ -127,10 +127,7 @@ fn a_newer_a_foreign_and_a_damaged_store_are_told_apart() {
     let data = folder.path().join("newer");
     assert!(Tidemark::command(&data, &["sources"]).status.success());
     let store = data.join("store.sqlite");
-    // The schema version stands at byte 60 of an SQLite file.
-    let mut bytes = std::fs::read(&store).unwrap();
-    bytes[60..64].copy_from_slice(&9999u32.to_be_bytes());
-    std::fs::write(&store, bytes).unwrap();
+    rusqlite::Connection::open(&store).unwrap().pragma_update(None, "user_version", 9999).unwrap();
     refused(&data, &["sources"], &["9999", "store.sqlite"]);
     let foreign = folder.path().join("foreign");
     std::fs::create_dir_all(&foreign).unwrap();
@@ -185,7 +182,10 @@ async fn a_full_disk_refuses_clearly_and_loses_nothing() {
         }
     }
     let full = full.expect("the disk was full at some point");
-    assert!(full.json()["detail"].as_str().unwrap().contains("space") || full.json()["remedy"].as_str().unwrap().contains("space"), "{full:?}");
+    assert!(
+        full.json()["detail"].as_str().unwrap().contains("space") || full.json()["remedy"].as_str().unwrap().contains("space"),
+        "{full:?}"
+    );
     assert!(full.header("retry-after").is_some());
     std::fs::remove_file(&ballast).unwrap();
     tidemark.wait_for_feed(accepted).await;

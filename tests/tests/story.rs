@@ -6,7 +6,10 @@ use serde_json::{Value, json};
 use tidemark_tests::{Page, Tidemark, Upstream, signed, sources_file};
 
 fn watched(upstream: &Upstream, path: &str) -> String {
-    format!("sources:\n  - id: file\n    url: \"{}\"\n    allow_http: true\n    allow_private: true\n    poll: {{ every_s: 3600 }}\n", upstream.url(path))
+    format!(
+        "sources:\n  - id: file\n    url: \"{}\"\n    allow_http: true\n    allow_private: true\n    poll: {{ every_s: 3600 }}\n",
+        upstream.url(path)
+    )
 }
 
 fn pushed(upstream: &Upstream) -> String {
@@ -31,7 +34,8 @@ async fn upstream_that_goes_to_and_fro_ends_where_it_is_with_every_change_in_the
         assert_eq!(check(data)["result"], expected, "{body} {tag}");
     }
     let changes = Tidemark::json(data, &["changes"]);
-    let digests: Vec<&str> = changes.as_array().unwrap().iter().map(|change| change["object_identity"]["sha256"].as_str().unwrap()).collect();
+    let digests: Vec<&str> =
+        changes.as_array().unwrap().iter().map(|change| change["object_identity"]["sha256"].as_str().unwrap()).collect();
     assert_eq!(digests.len(), 3);
     assert_eq!(digests[0], digests[2], "it ended at the bytes it began with");
     assert_ne!(digests[0], digests[1]);
@@ -137,7 +141,8 @@ async fn the_page_and_the_feed_are_readable_and_cacheable() {
     let again = tidemark.request("GET", "/v1/changes", &[("if-none-match".into(), etag)], b"").await;
     assert_eq!(again.status, 304);
     let change = &feed.json()["changes"][0];
-    let artifact = tidemark.request("GET", &format!("/v1/artifacts/{}", change["object_identity"]["sha256"].as_str().unwrap()), &[], b"").await;
+    let artifact =
+        tidemark.request("GET", &format!("/v1/artifacts/{}", change["object_identity"]["sha256"].as_str().unwrap()), &[], b"").await;
     assert_eq!((artifact.status, artifact.header("content-type")), (200, Some("application/octet-stream")));
     for (_, link) in change["links"].as_object().unwrap() {
         let path = link.as_str().unwrap().replace("data://", "/v1/documents/");

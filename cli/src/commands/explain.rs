@@ -18,7 +18,12 @@ pub(crate) async fn explain(node: &Node, id: &str, json: bool) -> Result<ExitCod
     match &explanation {
         Explanation::Change { change, record, sightings, copies } => {
             let entity = change.entity_id.as_ref().map_or("-".into(), ToString::to_string);
-            output::line(&format!("Change {}  {} {}", change.index.map_or("(not yet in the feed)".into(), |i| format!("#{i}")), what(change), entity));
+            output::line(&format!(
+                "Change {}  {} {}",
+                change.index.map_or("(not yet in the feed)".into(), |i| format!("#{i}")),
+                what(change),
+                entity
+            ));
             output::line(&format!("  source      {}", change.source));
             output::line(&format!("  noticed     {} by {}", change.detected_at, change.detector.as_str()));
             if let Some(at) = change.finalized_at {

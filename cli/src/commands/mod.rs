@@ -16,10 +16,10 @@ use crate::node::Node;
 
 /// The source that a person names by its id or its URL.
 async fn named_source(node: &Node, name: &str) -> Result<Source, Fault> {
-    if let Ok(id) = name.parse::<SourceId>() {
-        if let Some(source) = node.store.source(&id).await? {
-            return Ok(source);
-        }
+    if let Ok(id) = name.parse::<SourceId>()
+        && let Some(source) = node.store.source(&id).await?
+    {
+        return Ok(source);
     }
     let normal = url::Url::parse(name).map(String::from).unwrap_or_else(|_| name.to_owned());
     let all = node.store.list().await?;

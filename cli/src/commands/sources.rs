@@ -124,10 +124,7 @@ fn print_applied(applied: &Applied) {
 fn id_from(url: &str) -> String {
     let Ok(url) = url::Url::parse(url) else { return String::from("source") };
     let text = format!("{}{}", url.host_str().unwrap_or_default(), url.path());
-    let safe: String = text
-        .to_ascii_lowercase()
-        .chars()
-        .map(|c| if c.is_ascii_lowercase() || c.is_ascii_digit() || c == '.' { c } else { '-' })
-        .collect();
+    let safe: String =
+        text.to_ascii_lowercase().chars().map(|c| if c.is_ascii_lowercase() || c.is_ascii_digit() || c == '.' { c } else { '-' }).collect();
     safe.trim_matches(['-', '.']).chars().take(64).collect()
 }

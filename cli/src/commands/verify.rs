@@ -16,7 +16,7 @@ const PROGRESS_EVERY: u64 = 64;
 pub(crate) async fn verify(node: &Node, json: bool) -> Result<ExitCode, Fault> {
     let watching = std::io::stderr().is_terminal() && !json;
     let progress = |report: &Report| {
-        if watching && report.entities % PROGRESS_EVERY == 0 {
+        if watching && report.entities.is_multiple_of(PROGRESS_EVERY) {
             eprint!("\r{} entities, {} rehashed", report.entities, output::size(report.bytes));
             let _ = std::io::stderr().flush();
         }

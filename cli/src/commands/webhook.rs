@@ -29,7 +29,8 @@ pub(crate) async fn send(node: &Node, args: &SendArgs, json: bool) -> Result<Exi
         (Some(body), _) => body.clone(),
         (None, Some(uri)) => body_naming(&plan.uri_pointer, uri),
         (None, None) => {
-            return Err(Fault::rejected("cli.no_uri", format!("source `{}` has no url of its own", source.id)).remedy("say what changed with --uri"));
+            return Err(Fault::rejected("cli.no_uri", format!("source `{}` has no url of its own", source.id))
+                .remedy("say what changed with --uri"));
         }
     };
     let headers = sign(plan, &secret, &delivery_id, now, body.as_bytes())?;
@@ -43,7 +44,8 @@ pub(crate) async fn send(node: &Node, args: &SendArgs, json: bool) -> Result<Exi
     }
     let refused = answers.keys().any(|(status, _)| *status >= 300);
     if json {
-        let list: Vec<_> = answers.iter().map(|((status, body), count)| json!({ "status": status, "body": body, "count": count })).collect();
+        let list: Vec<_> =
+            answers.iter().map(|((status, body), count)| json!({ "status": status, "body": body, "count": count })).collect();
         output::json(&json!({ "delivery_id": delivery_id, "answers": list }))?;
     } else {
         for ((status, body), count) in &answers {

@@ -14,7 +14,7 @@ use tidemark_domain::contract::ChangeFeed;
 use tidemark_domain::documents::Document;
 use tidemark_domain::webhook::RawDelivery;
 use tidemark_domain::{Fault, Sha256Digest, SourceId};
-use tidemark_pipeline::detect::webhook::{DELIVERY_BYTES_MAX, receive};
+use tidemark_pipeline::detect::webhook::{DELIVERY_BYTES_MAX, ReceivePorts, receive};
 use tidemark_pipeline::explain::{explain, find_change};
 use tidemark_pipeline::ports::{ArtifactStore, ByteStream, Clock, FeedQuery, Ledger};
 use tidemark_pipeline::status::status;
@@ -65,17 +65,20 @@ fn router(node: Node) -> Router {
 
 /// A provider's delivery: 202 once it is in replay log and queue, 200 if it is a copy.
 async fn webhook(State(node): Shared, Path(source): Path<String>, request: Request) -> Result<Response, Problem> {
-    let source: SourceId = source.parse().map_err(|_| Fault::rejected("webhook.unknown_source", "no source of that name takes webhooks here"))?;
+    let source: SourceId =
+        source.parse().map_err(|_| Fault::rejected("webhook.unknown_source", "no source of that name takes webhooks here"))?;
     let (parts, body) = request.into_parts();
     let body = to_bytes(body, DELIVERY_BYTES_MAX).await.map_err(|_| {
         Fault::rejected("webhook.body_too_large", format!("a delivery may have at most {DELIVERY_BYTES_MAX} bytes, and must arrive whole"))
     })?;
     let headers = parts.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
     let delivery = RawDelivery::new(headers, &body);
-    let submitted =
-        receive(&node.store, &*node.secrets, &node.store, &node.store, &source, &delivery, node.arrival(), node.clock.now()).await?;
+    let ports = ReceivePorts { sources: &node.store, secrets: &*node.secrets, replay: &node.store, queue: &node.store };
+    let submitted = receive(&ports, &source, &delivery, node.arrival(), node.clock.now()).await?;
     Ok(match submitted {
-        Submitted::Accepted(event) => (StatusCode::ACCEPTED, Json(json!({ "status": "accepted", "change_event_id": event }))).into_response(),
+        Submitted::Accepted(event) => {
+            (StatusCode::ACCEPTED, Json(json!({ "status": "accepted", "change_event_id": event }))).into_response()
+        }
         Submitted::Copy { of } => Json(json!({ "status": "already accepted", "change_event_id": of })).into_response(),
     })
 }
@@ -99,7 +102,11 @@ enum FeedOrder {
 }
 
 /// A page of the feed, oldest first, so that who follows `next_cursor` misses nothing (I13).
-async fn changes(State(node): Shared, headers: HeaderMap, params: Result<Query<FeedParams>, axum::extract::rejection::QueryRejection>) -> Result<Response, Problem> {
+async fn changes(
+    State(node): Shared,
+    headers: HeaderMap,
+    params: Result<Query<FeedParams>, axum::extract::rejection::QueryRejection>,
+) -> Result<Response, Problem> {
     let Query(params) = params.map_err(|rejection| Problem::bad_request(rejection.body_text()))?;
     let limit = params.limit.unwrap_or(FEED_LIMIT_DEFAULT);
     if limit == 0 || limit > FEED_LIMIT_MAX {
@@ -140,9 +147,11 @@ async fn sources(State(node): Shared) -> Result<Response, Problem> {
 async fn artifact(State(node): Shared, Path(sha256): Path<String>) -> Result<Response, Problem> {
     let digest: Sha256Digest = sha256.parse().map_err(Problem::bad_request)?;
     let reader = node.store.open(&digest).await?.ok_or_else(|| Problem::not_found("no bytes with that digest are stored"))?;
-    let stream = futures_util::stream::try_unfold(reader, |mut reader| async move {
-        Ok::<_, Fault>(reader.chunk().await?.map(|bytes| (bytes, reader)))
-    });
+    let stream =
+        futures_util::stream::try_unfold(
+            reader,
+            |mut reader| async move { Ok::<_, Fault>(reader.chunk().await?.map(|bytes| (bytes, reader))) },
+        );
     let mut response = Response::new(Body::from_stream(stream));
     safely(response.headers_mut(), "application/octet-stream", &digest.prefixed());
     Ok(response)

@@ -27,7 +27,10 @@ const ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCAL
 const PUSHED: &str = "example.push";
 
 /// Starts the sample upstream and registers its sources. The future serves until told to stop.
-pub(super) async fn start(node: &Node, mut stopping: watch::Receiver<bool>) -> Result<impl Future<Output = Result<(), Fault>> + use<>, Fault> {
+pub(super) async fn start(
+    node: &Node,
+    mut stopping: watch::Receiver<bool>,
+) -> Result<impl Future<Output = Result<(), Fault>> + use<>, Fault> {
     let listener = TcpListener::bind(ADDRESS).await.map_err(|error| {
         Fault::permanent("example.listen", format!("the sample upstream cannot listen on {ADDRESS}: {error}"))
             .remedy("stop what uses that port, or start `tidemark serve` without --example")

@@ -139,7 +139,8 @@ fn change_list(changes: &[ChangeRecord], now: Timestamp) -> Markup {
 
 fn change_row(change: &ChangeRecord, now: Timestamp) -> Markup {
     let kind = change.change_type.as_str();
-    let document = |name: &str| change.links.get(name).and_then(|link| link.strip_prefix("data://")).map(|key| format!("/v1/documents/{key}"));
+    let document =
+        |name: &str| change.links.get(name).and_then(|link| link.strip_prefix("data://")).map(|key| format!("/v1/documents/{key}"));
     html! {
         tr {
             td.number { a href={ "/v1/explain/" (change.run_id) } { (change.index.unwrap_or(0)) } }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use tidemark_domain::Fault;
 use tidemark_local::Delivery;
-use tidemark_local::worker::{HandleResult, WorkerSettings, run};
+use tidemark_local::worker::{WorkerSettings, run};
 use tidemark_pipeline::detect::poll::{Looked, look};
 use tidemark_pipeline::handle::{Attempt, Handled, handle};
 use tidemark_pipeline::ports::{Clock, Sources};
@@ -42,22 +42,17 @@ pub(crate) async fn handle_until(node: &Node, concurrency: usize, done: impl Fut
     run(&settings, &node.store, &node.clock, |delivery| handle_delivery(node.clone(), delivery), done).await
 }
 
-async fn handle_delivery(node: Node, delivery: Delivery) -> Result<HandleResult, Fault> {
+async fn handle_delivery(node: Node, delivery: Delivery) -> Result<Handled, Fault> {
     let attempt = Attempt {
-        claimant: format!("{}/{}.{}", node.store.owner(), delivery.id, delivery.attempt),
+        claimant: node.store.claimant(&delivery),
         lease_ms: LEASE_MS,
         software_version: SOFTWARE_VERSION.to_owned(),
         policy_set: "none".to_owned(),
     };
     let handled = handle(&node.handle_ports(), &delivery.message, &attempt).await?;
     debug!(event = %delivery.message.change_event_id, ?handled, "handled");
-    Ok(match handled {
-        Handled::Settled(outcome) => {
-            node.committed.notify_one();
-            HandleResult::Settled(outcome)
-        }
-        Handled::WaitUntil(until) => HandleResult::WaitUntil(until),
-    })
+    node.committed.notify_one();
+    Ok(handled)
 }
 
 /// Looks at every source when it is due, a bounded number at the same time.

@@ -18,7 +18,7 @@ pub trait Backend {
     /// Sightings and hints.
     type Replay: ReplayLog + Clone;
     /// Bytes and documents.
-    type Artifacts: ArtifactStore<Staging: Sync> + Clone;
+    type Artifacts: ArtifactStore + Clone;
     /// The registry.
     type Sources: Sources + Clone;
     /// Waiting messages.

@@ -160,7 +160,7 @@ impl<P: Ledger, G: Gate> Ledger for Gated<P, G> {
     }
 }
 
-impl<P: Staging + Sync, G: Gate> Staging for Gated<P, G> {
+impl<P: Staging, G: Gate> Staging for Gated<P, G> {
     async fn write(&mut self, bytes: Bytes) -> Result<(), Fault> {
         self.gate.pass("staging write", self.port.write(bytes)).await
     }
@@ -180,10 +180,7 @@ impl<P: ByteStream, G: Gate> ByteStream for Gated<P, G> {
     }
 }
 
-impl<P: ArtifactStore, G: Gate> ArtifactStore for Gated<P, G>
-where
-    P::Staging: Sync,
-{
+impl<P: ArtifactStore, G: Gate> ArtifactStore for Gated<P, G> {
     type Staging = Gated<P::Staging, G>;
     type Reader = Gated<P::Reader, G>;
 

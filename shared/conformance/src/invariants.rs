@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use tidemark_domain::documents::Document;
-use tidemark_domain::{EntityKey, Identity, Sha256Digest};
-use tidemark_pipeline::ports::{ArtifactStore, Ledger, ReplayLog};
+use tidemark_domain::{EntityKey, Identity, Outcome, Sha256Digest};
+use tidemark_pipeline::ports::{ArtifactStore, Ledger, Logged, ReplayLog};
 
 use crate::backend::Backend;
 use crate::laws::artifacts::read_back;
@@ -30,8 +30,18 @@ pub async fn broken(backend: &impl Backend, seen: &Seen, ended: &BTreeMap<Entity
     if feed.len() != changes || !waiting.is_empty() {
         return Err(format!("of {changes} changes {} are in the feed, and {waiting:?} wait", feed.len()));
     }
-    for logged in backend.replay().recent(None, 100_000).await.map_err(|fault| fault.to_string())? {
-        if !logged.outcome.as_ref().is_some_and(|outcome| outcome.is_settled()) {
+    unsettled(backend).await
+}
+
+/// Everything that was noticed is settled, or something that was settled later covers it: a detector may die
+/// between writing a sighting down and enqueueing it, and then notices again.
+async fn unsettled(backend: &impl Backend) -> Result<(), String> {
+    let all = backend.replay().recent(None, 100_000).await.map_err(|fault| fault.to_string())?;
+    let settled = |logged: &Logged| logged.outcome.as_ref().is_some_and(Outcome::is_settled);
+    for logged in all.iter().filter(|logged| !settled(logged)) {
+        let (key, seen_at) = (logged.observation.message.key(), logged.observation.event.received_at);
+        let covers = |other: &Logged| settled(other) && other.observation.message.key() == key && other.settled_at >= Some(seen_at);
+        if !all.iter().any(covers) {
             return Err(format!("{} ended as {:?}", logged.observation.event.change_event_id, logged.outcome));
         }
     }

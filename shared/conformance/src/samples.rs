@@ -71,6 +71,7 @@ pub fn candidate(key: &EntityKey, seen_at: Timestamp, hint: Option<&str>) -> Can
         detected_at: seen_at,
         received_at: seen_at,
         hint: hint.map(|id| HintKey::delivery(&key.source, id)),
+        arrival: String::new(),
         notes: None,
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use tidemark_conformance::compare;
 use tidemark_conformance::model::{ModelArtifacts, ModelLedger, ModelQueue, ModelReplayLog, ModelSources};
 
 tidemark_conformance::ledger_laws!(async { (Arc::new(ModelLedger::default()), ()) });
@@ -9,6 +10,15 @@ tidemark_conformance::replay_log_laws!(async { (Arc::new(ModelReplayLog::default
 tidemark_conformance::artifact_store_laws!(async { (Arc::new(ModelArtifacts::default()), ()) });
 tidemark_conformance::sources_laws!(async { (Arc::new(ModelSources::default()), ()) });
 tidemark_conformance::work_queue_laws!(async { (Arc::new(ModelQueue::default()), ()) }, async |queue: &ModelQueue| queue.drain());
+
+#[tokio::test]
+async fn the_model_is_equal_to_itself_under_any_calls() {
+    for seed in 0..20 {
+        compare::ledgers(&ModelLedger::default(), seed, 400).await.unwrap();
+        compare::replay_logs(&ModelReplayLog::default(), seed, 400).await.unwrap();
+        compare::sources(&ModelSources::default(), seed, 400).await.unwrap();
+    }
+}
 
 /// A law that nobody runs is no law.
 #[test]

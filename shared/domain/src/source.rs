@@ -18,7 +18,8 @@ pub const BODY_BYTES_MAX_DEFAULT: u64 = 5 * 1024 * 1024 * 1024;
 pub const FETCH_S_MAX_DEFAULT: u64 = 30 * 60;
 
 /// What browsers let pass in a URL and RFC 3986 does not: escaped, so that documents hold valid URIs.
-const NOT_IN_A_URI: &AsciiSet = &CONTROLS.add(b'|').add(b'[').add(b']').add(b'{').add(b'}').add(b'^').add(b'`').add(b'\\').add(b'"').add(b'<').add(b'>');
+const NOT_IN_A_URI: &AsciiSet =
+    &CONTROLS.add(b'|').add(b'[').add(b']').add(b'{').add(b'}').add(b'^').add(b'`').add(b'\\').add(b'"').add(b'<').add(b'>');
 
 /// One registered source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

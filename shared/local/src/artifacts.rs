@@ -74,8 +74,11 @@ impl Open {
         (&self.file).take(CHUNK_BYTES).read_to_end(&mut chunk).map_err(|error| io_fault("read", &self.path, &error))?;
         self.digest.update(&chunk);
         if chunk.is_empty() && self.digest.clone().finish() != self.sha256 {
-            return Err(Fault::permanent("artifacts.damaged", format!("{} no longer has the bytes that its name promises", self.path.display()))
-                .remedy("restore it from a backup, or delete it and check its source again"));
+            return Err(Fault::permanent(
+                "artifacts.damaged",
+                format!("{} no longer has the bytes that its name promises", self.path.display()),
+            )
+            .remedy("restore it from a backup, or delete it and check its source again"));
         }
         Ok((self, chunk))
     }

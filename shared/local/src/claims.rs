@@ -29,8 +29,8 @@ pub(crate) fn claim(connection: &Connection, request: &ClaimRequest) -> rusqlite
         LedgerStatus::Pending | LedgerStatus::Failed => claimed.token + 1,
         LedgerStatus::Finalized | LedgerStatus::RolledBack => return Ok(Claim::HeadMoved),
     };
-    let mut take = connection
-        .prepare_cached("UPDATE runs SET status = 'pending', token = ?2, claimant = ?3, lease_until = ?4 WHERE run_id = ?1")?;
+    let mut take =
+        connection.prepare_cached("UPDATE runs SET status = 'pending', token = ?2, claimant = ?3, lease_until = ?4 WHERE run_id = ?1")?;
     take.execute(params![Text(step.run_id()), token, request.claimant, At(request.now.plus_ms(request.lease_ms))])?;
     // Who takes over works with what the first claim froze (I8).
     Ok(Claim::Granted { token: FencingToken(token), frozen: Box::new(claimed.frozen) })
@@ -72,7 +72,8 @@ pub(crate) fn commit(connection: &Connection, commit: &Commit) -> rusqlite::Resu
 
 /// Gives a claim back. A stale token changes nothing.
 pub(crate) fn fail(connection: &Connection, step: &Step, token: FencingToken) -> rusqlite::Result<()> {
-    let mut fail = connection.prepare_cached("UPDATE runs SET status = 'failed' WHERE run_id = ?1 AND token = ?2 AND status = 'pending'")?;
+    let mut fail =
+        connection.prepare_cached("UPDATE runs SET status = 'failed' WHERE run_id = ?1 AND token = ?2 AND status = 'pending'")?;
     fail.execute(params![Text(step.run_id()), token.0])?;
     Ok(())
 }
@@ -85,8 +86,8 @@ pub(crate) fn record(connection: &Connection, run: &RunId) -> rusqlite::Result<O
 
 /// Claims whose lease ran out before `now`, the oldest first.
 pub(crate) fn stuck(connection: &Connection, now: Timestamp, limit: usize) -> rusqlite::Result<Vec<LedgerRecord>> {
-    let mut stuck =
-        connection.prepare_cached(&format!("{RECORDS} WHERE status = 'pending' AND lease_until < ?1 ORDER BY lease_until, run_id LIMIT ?2"))?;
+    let mut stuck = connection
+        .prepare_cached(&format!("{RECORDS} WHERE status = 'pending' AND lease_until < ?1 ORDER BY lease_until, run_id LIMIT ?2"))?;
     stuck.query_map(params![At(now), row_limit(limit)], ledger_record)?.collect()
 }
 

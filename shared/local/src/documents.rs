@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
 
 use tidemark_domain::{Fault, Sha256Digest};
 use tidemark_pipeline::ports::Document;
@@ -34,7 +33,7 @@ pub(crate) fn put(store: &LocalStore, documents: &[Document]) -> Result<(), Faul
         }
         if !target.exists() {
             // In our own staging first, where a crash leaves no litter.
-            let number = store.inner.staged.fetch_add(1, Ordering::Relaxed);
+            let number = store.inner.next_number();
             let staged = staging_dir(dir, &store.inner.owner).join(format!("{number}-document"));
             let written = write(&staged, &document.bytes).and_then(|()| fs::rename(&staged, &target));
             written.map_err(|error| {
@@ -60,7 +59,9 @@ pub(crate) fn get(dir: &Path, key: &str) -> Result<Option<Vec<u8>>, Fault> {
                 .remedy("run `tidemark verify --repair`"))
         }
         Ok(_) => Ok(Some(bytes)),
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::IsADirectory | io::ErrorKind::NotADirectory) => Ok(None),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::IsADirectory | io::ErrorKind::NotADirectory) => {
+            Ok(None)
+        }
         Err(error) => Err(io_fault("read", &path, &error)),
     }
 }

@@ -50,7 +50,8 @@ pub(crate) fn place(connection: &Connection, after: u64, runs: &[RunId]) -> rusq
     }
     let mut batch = BTreeSet::new();
     for change in &found {
-        let follows = change.revision == 1 || batch.contains(&change.place(change.revision - 1)) || change.predecessor_placed(connection)?;
+        let follows =
+            change.revision == 1 || batch.contains(&change.place(change.revision - 1)) || change.predecessor_placed(connection)?;
         // A run that is named twice, or before its predecessor, cannot be placed.
         if !follows || !batch.insert(change.place(change.revision)) {
             return Ok(Placed::Raced);
@@ -130,8 +131,8 @@ impl Unplaced {
     }
 
     fn predecessor_placed(&self, connection: &Connection) -> rusqlite::Result<bool> {
-        let mut placed = connection
-            .prepare_cached("SELECT 1 FROM changes WHERE source = ?1 AND entity = ?2 AND revision = ?3 AND idx IS NOT NULL")?;
+        let mut placed =
+            connection.prepare_cached("SELECT 1 FROM changes WHERE source = ?1 AND entity = ?2 AND revision = ?3 AND idx IS NOT NULL")?;
         placed.exists(params![self.source, self.entity, self.revision - 1])
     }
 }

@@ -8,8 +8,8 @@ use crate::columns::{At, Json, Text, row_limit};
 /// All that handling needs to know of an entity. The caller reads at one moment.
 pub(crate) fn view(connection: &Connection, key: &EntityKey) -> rusqlite::Result<HeadView> {
     let (source, entity) = (key.source.as_str(), key.entity.as_str());
-    let mut one = connection
-        .prepare_cached("SELECT head, decided, decided_at, upstream_order FROM heads WHERE source = ?1 AND entity = ?2")?;
+    let mut one =
+        connection.prepare_cached("SELECT head, decided, decided_at, upstream_order FROM heads WHERE source = ?1 AND entity = ?2")?;
     let found = one.query_row([source, entity], |row| {
         Ok(HeadView {
             head: row.get::<_, Option<Json<Head>>>(0)?.map(|head| head.0),
@@ -36,8 +36,9 @@ pub(crate) fn revision(connection: &Connection, key: &EntityKey) -> rusqlite::Re
 /// What was decided about an identity.
 pub(crate) fn decision(connection: &Connection, key: &EntityKey, identity: Identity) -> rusqlite::Result<Option<Decision>> {
     let mut one = connection.prepare_cached("SELECT decision FROM decisions WHERE source = ?1 AND entity = ?2 AND identity = ?3")?;
-    let found =
-        one.query_row(params![key.source.as_str(), key.entity.as_str(), Json(identity)], |row| row.get::<_, Json<Decision>>(0)).optional()?;
+    let found = one
+        .query_row(params![key.source.as_str(), key.entity.as_str(), Json(identity)], |row| row.get::<_, Json<Decision>>(0))
+        .optional()?;
     Ok(found.map(|decision| decision.0))
 }
 

@@ -38,8 +38,10 @@ impl OwnerLock {
         let path = lock_path(dir, owner);
         match Self::try_take(&path) {
             Ok(Some(lock)) => Ok(lock),
-            Ok(None) => Err(Fault::permanent("store.owner_taken", format!("another process already works in {} as `{owner}`", dir.display()))
-                .remedy("end it, or start this one under another name")),
+            Ok(None) => {
+                Err(Fault::permanent("store.owner_taken", format!("another process already works in {} as `{owner}`", dir.display()))
+                    .remedy("end it, or start this one under another name"))
+            }
             Err(error) => Err(io_fault("lock", &path, &error)),
         }
     }
@@ -90,10 +92,8 @@ impl LocalStore {
 /// Ends what `owner` had in hand, at `now` or, when it opens under its old name, for any moment.
 pub(crate) fn release(connection: &Connection, owner: &str, now: Option<Timestamp>) -> Result<(usize, usize), Failure> {
     let now = At(now.unwrap_or_default());
-    let messages = connection.execute(
-        "UPDATE messages SET owner = NULL, visible_at = min(visible_at, ?2) WHERE owner = ?1",
-        params![owner, now],
-    )?;
+    let messages =
+        connection.execute("UPDATE messages SET owner = NULL, visible_at = min(visible_at, ?2) WHERE owner = ?1", params![owner, now])?;
     // '0' follows '/': these are all claimants that begin with the owner and a slash.
     let claims = connection.execute(
         "UPDATE runs SET lease_until = min(lease_until, ?2)

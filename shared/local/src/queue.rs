@@ -95,7 +95,8 @@ impl LocalStore {
         let in_hand: Vec<(i64, u32)> = deliveries.iter().map(|delivery| (delivery.id, delivery.attempt)).collect();
         let owner = self.inner.owner.clone();
         self.write(move |connection| {
-            let mut keep = connection.prepare_cached("UPDATE messages SET visible_at = ?4 WHERE id = ?1 AND owner = ?2 AND attempts = ?3")?;
+            let mut keep =
+                connection.prepare_cached("UPDATE messages SET visible_at = ?4 WHERE id = ?1 AND owner = ?2 AND attempts = ?3")?;
             in_hand.iter().try_for_each(|(id, attempt)| keep.execute(params![id, owner, attempt, At(visible_at)]).map(drop))?;
             Ok(())
         })

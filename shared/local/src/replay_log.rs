@@ -161,8 +161,9 @@ impl LocalStore {
     /// Deletes hints that expired long ago, a bounded number at a time.
     pub async fn sweep_hints(&self, now: Timestamp) -> Result<usize, Fault> {
         self.write(move |connection| {
-            let mut sweep = connection
-                .prepare_cached("DELETE FROM hints WHERE key IN (SELECT key FROM hints WHERE expires_at < ?1 ORDER BY expires_at LIMIT ?2)")?;
+            let mut sweep = connection.prepare_cached(
+                "DELETE FROM hints WHERE key IN (SELECT key FROM hints WHERE expires_at < ?1 ORDER BY expires_at LIMIT ?2)",
+            )?;
             Ok(sweep.execute(params![At(now.plus_ms(-EXPLAIN_MS)), SWEEP_MAX])?)
         })
         .await
@@ -185,8 +186,8 @@ pub(crate) fn settle(connection: &Connection, event: &EventId, outcome: &Outcome
 
 /// Forgets the hint of a sighting, unless another sighting has it by now.
 pub(crate) fn forget_hint_of(connection: &Connection, event: &EventId) -> Result<(), Failure> {
-    let mut forget = connection
-        .prepare_cached("DELETE FROM hints WHERE key = (SELECT hint FROM observations WHERE event_id = ?1) AND event_id = ?1")?;
+    let mut forget =
+        connection.prepare_cached("DELETE FROM hints WHERE key = (SELECT hint FROM observations WHERE event_id = ?1) AND event_id = ?1")?;
     forget.execute([event.as_str()])?;
     Ok(())
 }

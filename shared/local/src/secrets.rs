@@ -12,9 +12,11 @@ use crate::failure::blocking;
 /// Largest secret (I14).
 const SECRET_BYTES_MAX: u64 = 64 * 1024;
 
+type Variable = Box<dyn Fn(&str) -> Option<String> + Send + Sync>;
+
 /// Secrets from the environment (`env:NAME`) and from files (`file:PATH`).
 pub struct LocalSecrets {
-    variable: Box<dyn Fn(&str) -> Option<String> + Send + Sync>,
+    variable: Variable,
 }
 
 impl LocalSecrets {

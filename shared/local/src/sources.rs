@@ -90,10 +90,8 @@ fn register(connection: &Connection, source: &Source, now: Timestamp, applied: &
             applied.changed.push(id.clone());
         }
         None => {
-            connection.execute(
-                "INSERT INTO sources (id, source, next_due) VALUES (?1, ?2, ?3)",
-                params![id.as_str(), Json(source), next_due],
-            )?;
+            connection
+                .execute("INSERT INTO sources (id, source, next_due) VALUES (?1, ?2, ?3)", params![id.as_str(), Json(source), next_due])?;
             applied.added.push(id.clone());
         }
     }

@@ -4,7 +4,7 @@
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
+use std::thread;
 
 use bytes::Bytes;
 use tidemark_domain::digest::DigestWriter;
@@ -41,7 +41,7 @@ impl LocalStaging {
     /// Begins to take bytes.
     pub(crate) fn begin(store: &LocalStore, label: &str) -> Self {
         let (orders, waiting) = mpsc::channel(PIECES_MAX);
-        let number = store.inner.staged.fetch_add(1, Ordering::Relaxed);
+        let number = store.inner.next_number();
         let label: String = label.chars().filter(char::is_ascii_alphanumeric).take(LABEL_CHARS_MAX).collect();
         let path = staging_dir(&store.inner.dir, &store.inner.owner).join(format!("{number}-{label}"));
         let store = store.clone(); // keeps the owner alive while its file is written
@@ -108,28 +108,53 @@ fn follow(mut waiting: mpsc::Receiver<Order>, path: &Path, dir: &Path) -> Result
     let failed = |error: io::Error| io_fault("write", path, &error);
     let mut file = File::create_new(path).map_err(failed)?;
     let mut digest = DigestWriter::default();
-    let mut unsynced_bytes = 0;
+    let mut writeback = Writeback::default();
     while let Some(order) = waiting.blocking_recv() {
         match order {
             Order::Take(bytes) => {
                 file.write_all(&bytes).map_err(failed)?;
                 digest.update(&bytes);
-                unsynced_bytes += bytes.len() as u64;
-                if unsynced_bytes >= WRITEBACK_BYTES {
-                    file.sync_data().map_err(failed)?;
-                    unsynced_bytes = 0;
-                }
+                writeback.after(&file, bytes.len() as u64).map_err(failed)?;
             }
             Order::Promote { sha256, size_bytes } => {
                 if (digest.size_bytes(), digest.finish()) != (size_bytes, sha256) {
                     return Err(Fault::permanent("artifacts.mismatch", "the staged bytes are not those that were announced"));
                 }
+                writeback.finish().map_err(failed)?;
                 file.sync_data().map_err(failed)?;
                 return promote(path, &artifact_path(dir, &sha256), size_bytes);
             }
         }
     }
     Ok(())
+}
+
+/// Makes the disk write while more bytes come in; left alone, the system would begin with the last fsync.
+#[derive(Default)]
+struct Writeback {
+    waiting_bytes: u64,
+    running: Option<thread::JoinHandle<io::Result<()>>>,
+}
+
+impl Writeback {
+    fn after(&mut self, file: &File, written_bytes: u64) -> io::Result<()> {
+        self.waiting_bytes += written_bytes;
+        if self.waiting_bytes >= WRITEBACK_BYTES {
+            // One at a time: bytes that outrun the disk wait here, and not in memory.
+            self.finish()?;
+            self.waiting_bytes = 0;
+            let file = file.try_clone()?;
+            self.running = Some(thread::Builder::new().name("tidemark-writeback".into()).spawn(move || file.sync_data())?);
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        match self.running.take() {
+            Some(running) => running.join().unwrap_or_else(|_| Err(io::Error::other("the writeback thread died"))),
+            None => Ok(()),
+        }
+    }
 }
 
 fn promote(staged: &Path, target: &Path, size_bytes: u64) -> Result<(), Fault> {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 use crate::failure::{Failure, io_fault};
 use crate::group_commit::GroupCommit;
 use crate::owners::{self, OwnerLock};
+use crate::queue::Delivery;
 use crate::readers::Readers;
 use crate::schema;
 
@@ -51,9 +52,16 @@ pub(crate) struct Inner {
     pub(crate) dir: PathBuf,
     pub(crate) owner: String,
     pub(crate) enqueued: Notify,
-    pub(crate) staged: AtomicU64,
+    pub(crate) serial: AtomicU64,
     writer: GroupCommit,
     readers: Readers,
+}
+
+impl Inner {
+    /// Tells things of this process apart.
+    pub(crate) fn next_number(&self) -> u64 {
+        self.serial.fetch_add(1, Ordering::Relaxed)
+    }
 }
 
 impl LocalStore {
@@ -75,7 +83,7 @@ impl LocalStore {
             dir: dir.to_owned(),
             owner: owner.to_owned(),
             enqueued: Notify::new(),
-            staged: AtomicU64::new(0),
+            serial: AtomicU64::new(0),
             // An owner is alive until its last write is done.
             writer: GroupCommit::start(connection, file.clone(), lock).map_err(started)?,
             readers: Readers::start(readers, &file).map_err(started)?,
@@ -83,9 +91,14 @@ impl LocalStore {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// The name of this process; claimants begin with it and a `/`.
+    /// The name of this process.
     pub fn owner(&self) -> &str {
         &self.inner.owner
+    }
+
+    /// A new name for a claimant. It begins with the owner, so that the claim ends if this process dies.
+    pub fn claimant(&self, delivery: &Delivery) -> String {
+        format!("{}/{}.{}-{}", self.inner.owner, delivery.id, delivery.attempt, self.inner.next_number())
     }
 
     /// The folder.
@@ -213,7 +226,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_full_store_says_so_and_keeps_what_it_accepted() {
-        let (store, dir) = opened(StoreSettings { size_bytes_max: Some(400 * 1024), ..StoreSettings::default() });
+        let (store, dir) = opened(StoreSettings { size_bytes_max: Some(200 * 1024), ..StoreSettings::default() });
         let mut accepted = 0;
         let fault = loop {
             let message = candidate(&entity("e"), at(accepted), None).message();

@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use tidemark_domain::backoff::{Backoff, HANDLING};
-use tidemark_domain::{Fault, FaultKind, Outcome, Timestamp};
+use tidemark_domain::{Fault, FaultKind, Timestamp};
+use tidemark_pipeline::handle::Handled;
 use tidemark_pipeline::ports::Clock;
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{MissedTickBehavior, interval, sleep};
@@ -45,15 +46,6 @@ impl Default for WorkerSettings {
     }
 }
 
-/// What handling a message came to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum HandleResult {
-    /// It is known what became of the candidate.
-    Settled(Outcome),
-    /// Somebody else is at it: look again then. This does not count as an attempt.
-    WaitUntil(Timestamp),
-}
-
 /// Handles messages until `shutdown` resolves; then lets those in hand finish, and puts back the rest.
 ///
 /// Returns a fault only if the store cannot be used any more.
@@ -67,7 +59,7 @@ pub async fn run<C, H, F>(
 where
     C: Clock + Clone + 'static,
     H: Fn(Delivery) -> F,
-    F: Future<Output = Result<HandleResult, Fault>> + Send + 'static,
+    F: Future<Output = Result<Handled, Fault>> + Send + 'static,
 {
     let teller = Teller { store: store.clone(), clock: clock.clone(), backoff: settings.backoff };
     let mut worker = Worker { settings, teller, tasks: JoinSet::new(), in_hand: HashMap::new() };
@@ -108,7 +100,7 @@ impl<C: Clock + Clone + 'static> Worker<'_, C> {
     async fn take<H, F>(&mut self, handle: &H) -> Result<bool, Fault>
     where
         H: Fn(Delivery) -> F,
-        F: Future<Output = Result<HandleResult, Fault>> + Send + 'static,
+        F: Future<Output = Result<Handled, Fault>> + Send + 'static,
     {
         loop {
             let room = self.settings.concurrency.max(1).saturating_sub(self.tasks.len());
@@ -180,12 +172,12 @@ struct Teller<C> {
 }
 
 impl<C: Clock> Teller<C> {
-    async fn tell(&self, delivery: &Delivery, result: Result<HandleResult, Fault>) {
+    async fn tell(&self, delivery: &Delivery, result: Result<Handled, Fault>) {
         let now = self.clock.now();
         let event = &delivery.message.change_event_id;
         let told = match result {
-            Ok(HandleResult::Settled(outcome)) => self.store.finish(delivery, &outcome, now).await,
-            Ok(HandleResult::WaitUntil(until)) => self.store.postpone(delivery, until.max(now.plus_ms(POSTPONE_MS_MIN))).await,
+            Ok(Handled::Settled(outcome)) => self.store.finish(delivery, &outcome, now).await,
+            Ok(Handled::WaitUntil(until)) => self.store.postpone(delivery, until.max(now.plus_ms(POSTPONE_MS_MIN))).await,
             Err(fault) => match self.next_try(delivery, &fault, now) {
                 Some(at) => {
                     tracing::info!(%event, attempt = delivery.attempt, code = %fault.code, %fault, "will try again");

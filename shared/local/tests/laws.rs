@@ -1,4 +1,5 @@
 //! The store on a real folder keeps every law of the ports.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::sync::Arc;
 

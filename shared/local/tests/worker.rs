@@ -1,4 +1,5 @@
 //! The worker loop tells every message's end, whatever its handling does.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,8 +10,9 @@ use tidemark_conformance::samples::{at, entity, no_op_outcome, observation};
 use tidemark_domain::backoff::Backoff;
 use tidemark_domain::contract::WorkMessage;
 use tidemark_domain::{Fault, Outcome};
-use tidemark_local::worker::{HandleResult, WorkerSettings, run};
+use tidemark_local::worker::{WorkerSettings, run};
 use tidemark_local::{Delivery, Depth, LocalStore, StoreSettings};
+use tidemark_pipeline::handle::Handled;
 use tidemark_pipeline::ports::{ReplayLog, WorkQueue};
 use tokio::sync::Notify;
 
@@ -69,7 +71,7 @@ async fn each_message_ends_as_its_handling_says() {
             if uri.ends_with("/refused") {
                 return Err(Fault::rejected("test.refused", "refused"));
             }
-            Ok(HandleResult::Settled(no_op_outcome()))
+            Ok(Handled::Settled(no_op_outcome()))
         }
     };
     run(&SETTINGS, &store, &clock, handle, emptied(&store)).await.unwrap();
@@ -110,7 +112,7 @@ async fn a_message_that_waits_for_another_worker_does_not_use_up_its_attempts() 
         assert_eq!(delivery.attempt, 1);
         let times = held.fetch_add(1, Ordering::SeqCst);
         clock.advance(1_000);
-        async move { Ok(if times < 10 { HandleResult::WaitUntil(at(0)) } else { HandleResult::Settled(no_op_outcome()) }) }
+        async move { Ok(if times < 10 { Handled::WaitUntil(at(0)) } else { Handled::Settled(no_op_outcome()) }) }
     };
     // Time passes only while a message is handled, so each wait must be over by the next look.
     let clock_goes_on = async {
@@ -154,7 +156,7 @@ async fn no_more_messages_are_in_hand_at_once_than_allowed() {
             most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
             tokio::task::yield_now().await;
             now.fetch_sub(1, Ordering::SeqCst);
-            Ok(HandleResult::Settled(no_op_outcome()))
+            Ok(Handled::Settled(no_op_outcome()))
         }
     };
     run(&SETTINGS, &store, &clock, handle, emptied(&store)).await.unwrap();

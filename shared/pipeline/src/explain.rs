@@ -71,7 +71,8 @@ pub async fn find_change(ledger: &impl Ledger, text: &str) -> Result<Option<Chan
     let Some(name) = change_name(text) else { return Ok(None) };
     let mut found = ledger.find_change(&name).await?;
     if found.len() > 1 {
-        return Err(Fault::rejected("explain.ambiguous", format!("`{text}` fits more than one change")).remedy("give more characters of the run id"));
+        return Err(Fault::rejected("explain.ambiguous", format!("`{text}` fits more than one change"))
+            .remedy("give more characters of the run id"));
     }
     Ok(found.pop())
 }
@@ -81,19 +82,19 @@ pub async fn explain(ledger: &impl Ledger, replay: &impl ReplayLog, sources: &im
     if let Some(change) = find_change(ledger, text).await? {
         return about_change(ledger, replay, change).await;
     }
-    if let Ok(event) = text.parse::<EventId>() {
-        if let Some(logged) = replay.observation(&event).await? {
-            let (sightings, copies) = siblings(replay, logged).await?;
-            return Ok(Explanation::Sightings { sightings, change: None, copies });
-        }
+    if let Ok(event) = text.parse::<EventId>()
+        && let Some(logged) = replay.observation(&event).await?
+    {
+        let (sightings, copies) = siblings(replay, logged).await?;
+        return Ok(Explanation::Sightings { sightings, change: None, copies });
     }
-    if let Ok(id) = text.parse::<SourceId>() {
-        if sources.source(&id).await?.is_some() {
-            let poll = sources.poll_state(&id).await?.map(Box::new);
-            let undecided = replay.undecided(&id).await?;
-            let sightings = replay.recent(Some(&id), SIGHTINGS_MAX).await?;
-            return Ok(Explanation::Source { id, poll, undecided, sightings });
-        }
+    if let Ok(id) = text.parse::<SourceId>()
+        && sources.source(&id).await?.is_some()
+    {
+        let poll = sources.poll_state(&id).await?.map(Box::new);
+        let undecided = replay.undecided(&id).await?;
+        let sightings = replay.recent(Some(&id), SIGHTINGS_MAX).await?;
+        return Ok(Explanation::Source { id, poll, undecided, sightings });
     }
     if let Some(explanation) = about_delivery(ledger, replay, sources, text).await? {
         return Ok(explanation);

@@ -7,12 +7,15 @@ use tidemark_domain::documents::{Documents, RunFacts};
 use tidemark_domain::{Artifact, Fault, Frozen, HeadView, Identity, NoOp, Observed, Outcome, Source, Step, Timestamp};
 
 use crate::ports::{
-    ArtifactStore, ByteStream, Claim, ClaimRequest, Clock, Commit, Committed, Fetched, FencingToken, Ledger, ReplayLog, Sources, Staging,
+    ArtifactStore, ByteStream, Claim, ClaimRequest, Clock, Commit, Committed, FencingToken, Fetched, Ledger, ReplayLog, Sources, Staging,
     Upstream,
 };
 
 /// How often handling starts again because the head moved, before it gives the message back.
 const STARTS_MAX: u32 = 8;
+
+/// Shortest wait for another worker that has the step.
+const HELD_WAIT_MS_MIN: i64 = 500;
 
 /// The ports that handling uses.
 pub struct HandlePorts<'a, L, A, U, R, S, C> {
@@ -120,6 +123,8 @@ where
     S: Sources,
     C: Clock,
 {
+    let started_at = ports.clock.now();
+
     // 0. The head, before anything is fetched: bytes older than a head that moved meanwhile cannot commit.
     let view = ports.ledger.head(&message.key()).await?;
     if let Some(why) = superseded(&view, message) {
@@ -147,13 +152,7 @@ where
         policy_set: attempt.policy_set.clone(),
         evaluated_at: ports.clock.now(),
     };
-    let request = ClaimRequest {
-        step: step.clone(),
-        claimant: label,
-        frozen,
-        now: ports.clock.now(),
-        lease_ms: attempt.lease_ms,
-    };
+    let request = ClaimRequest { step: step.clone(), claimant: label, frozen, now: ports.clock.now(), lease_ms: attempt.lease_ms };
     let (token, frozen) = match ports.ledger.claim(&request).await? {
         Claim::Granted { token, frozen } => (token, frozen),
         Claim::Decided(_) | Claim::HeadMoved => {
@@ -162,7 +161,10 @@ where
         }
         Claim::Held { until } => {
             offered.discard().await?;
-            return Ok(Pass::WaitUntil(until));
+            let now = ports.clock.now();
+            // Its lease is the longest it may take. Most likely it is done in about the time that this pass took.
+            let likely_ms = i64::try_from(now.since_ms(started_at)).unwrap_or(i64::MAX).max(HELD_WAIT_MS_MIN);
+            return Ok(Pass::WaitUntil(until.min(now.plus_ms(likely_ms))));
         }
     };
 
@@ -276,7 +278,12 @@ where
     }
 }
 
-async fn stage<A: ArtifactStore>(artifacts: &A, observed: Observed, mut body: impl ByteStream, label: &str) -> Result<Offered<A::Staging>, Fault> {
+async fn stage<A: ArtifactStore>(
+    artifacts: &A,
+    observed: Observed,
+    mut body: impl ByteStream,
+    label: &str,
+) -> Result<Offered<A::Staging>, Fault> {
     let mut staging = artifacts.stage(label).await?;
     let mut digest = DigestWriter::default();
     loop {

@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use tidemark_domain::contract::{ChangeEvent, ChangeRecord, LedgerRecord, WorkMessage};
 use tidemark_domain::poll::{PollState, Probe};
 use tidemark_domain::{
-    Artifact, Decision, EntityKey, EventId, Fault, Frozen, HeadView, HintKey, Identity, Observed, Outcome, RunId, Sha256Digest, Source, SourceId,
-    Step, Timestamp, UpstreamOrder, Validators,
+    Artifact, Decision, EntityKey, EventId, Fault, Frozen, HeadView, HintKey, Identity, Observed, Outcome, RunId, Sha256Digest, Source,
+    SourceId, Step, Timestamp, UpstreamOrder, Validators,
 };
 
 /// The time, handed in by a main.
@@ -244,12 +244,7 @@ pub trait Ledger: Send + Sync {
         now: Timestamp,
     ) -> impl Future<Output = Result<(), Fault>> + Send;
     /// Records what was settled about an identity, or lifts it.
-    fn decide(
-        &self,
-        key: &EntityKey,
-        identity: Identity,
-        decision: Option<&Decision>,
-    ) -> impl Future<Output = Result<(), Fault>> + Send;
+    fn decide(&self, key: &EntityKey, identity: Identity, decision: Option<&Decision>) -> impl Future<Output = Result<(), Fault>> + Send;
     /// Committed changes without an index, in an order in which they may be placed.
     fn unpublished(&self, limit: usize) -> impl Future<Output = Result<Vec<RunId>, Fault>> + Send;
     /// Gives these changes the next indexes, in this order, if the feed still ends at `after` (I13).

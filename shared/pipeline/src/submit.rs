@@ -19,10 +19,10 @@ pub enum Submitted {
 
 /// Durably accepts a candidate, unless it is a copy of one that was accepted before.
 pub async fn submit(replay: &impl ReplayLog, queue: &impl WorkQueue, candidate: &Candidate, now: Timestamp) -> Result<Submitted, Fault> {
-    if let Some(hint) = &candidate.hint {
-        if let Some(of) = replay.hint_seen(hint, now).await? {
-            return Ok(Submitted::Copy { of });
-        }
+    if let Some(hint) = &candidate.hint
+        && let Some(of) = replay.hint_seen(hint, now).await?
+    {
+        return Ok(Submitted::Copy { of });
     }
     let observation = Observation { event: candidate.event(), message: candidate.message(), hint: candidate.hint.clone() };
     let event_id = observation.event.change_event_id.clone();

@@ -105,10 +105,10 @@ async fn verify_entity(
             report.problem("history.twice", format!("{key}: revision {} has the bytes of the one before", change.revision));
         }
         verify_documents(artifacts, change, report).await?;
-        if let Some(digest) = change.object_identity.sha256 {
-            if rehashed.insert(digest) {
-                verify_artifact(artifacts, key, change, &digest, report).await?;
-            }
+        if let Some(digest) = change.object_identity.sha256
+            && rehashed.insert(digest)
+        {
+            verify_artifact(artifacts, key, change, &digest, report).await?;
         }
         previous = Some(change);
     }
@@ -148,7 +148,8 @@ async fn verify_artifact(
     }
     report.bytes += digest.size_bytes();
     if change.size_bytes.is_some_and(|size_bytes| size_bytes != digest.size_bytes()) {
-        report.problem("artifact.size", format!("{key}: revision {} has {} bytes, not those promised", change.revision, digest.size_bytes()));
+        report
+            .problem("artifact.size", format!("{key}: revision {} has {} bytes, not those promised", change.revision, digest.size_bytes()));
     }
     if digest.finish() != *promised {
         report.problem("artifact.damaged", format!("{key}: the bytes of revision {} are not sha256:{promised}", change.revision));

@@ -44,17 +44,20 @@ pub(crate) struct GuardedResolver {
 
 impl GuardedResolver {
     async fn addresses(self, host: &str) -> Result<Vec<SocketAddr>, Fault> {
+        let unknown = |reason: &str| {
+            Fault::retryable("upstream.name", format!("the name `{host}` cannot be resolved: {reason}"))
+                .remedy("check the spelling of the host in the source's URL, and the network here")
+        };
         // The port is the connector's business.
         let found: Vec<IpAddr> = match &self.lookup {
             Some(lookup) => lookup(host),
-            None => match tokio::net::lookup_host((host, 0)).await {
-                Ok(found) => found.map(|address| address.ip()).collect(),
-                Err(error) => return Err(Fault::retryable("upstream.name", format!("the name `{host}` cannot be resolved: {error}"))),
-            },
+            None => {
+                let found = tokio::net::lookup_host((host, 0)).await.map_err(|error| unknown(&error.to_string()))?;
+                found.map(|address| address.ip()).collect()
+            }
         };
         if found.is_empty() {
-            return Err(Fault::retryable("upstream.name", format!("the name `{host}` has no addresses"))
-                .remedy("check the spelling of the host in the source's URL"));
+            return Err(unknown("it has no addresses"));
         }
         self.reach.check(host, &found)?;
         Ok(found.into_iter().map(|address| SocketAddr::new(address, 0)).collect())

@@ -126,10 +126,13 @@ pub async fn a_decision_recorded_meanwhile_blocks_the_commit(ledger: &Arc<impl L
 /// 32 steps from one base, all claimed, all committed at once: one moves the head.
 pub async fn one_of_many_rival_commits_wins(ledger: &Arc<impl Ledger + 'static>) {
     let key = entity("e");
-    let mut workers = Vec::new();
+    let (mut claimed, mut workers) = (Vec::new(), Vec::new());
     for n in 0..32 {
-        let (ledger, step) = (Arc::clone(ledger), step(&key, 0, &n.to_string()));
-        let (token, _) = granted(&*ledger, &step, "one", at(0)).await;
+        let step = step(&key, 0, &n.to_string());
+        claimed.push((granted(&**ledger, &step, "one", at(0)).await.0, step));
+    }
+    for (token, step) in claimed {
+        let ledger = Arc::clone(ledger);
         workers.push(tokio::spawn(async move { (ledger.commit(&commit(&step, token, at(1))).await.unwrap(), step) }));
     }
     let mut winners = Vec::new();

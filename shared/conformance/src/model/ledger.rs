@@ -176,10 +176,10 @@ impl Claimed {
 fn seen(entity: &mut HeadView, validators: &Validators, order: Option<&UpstreamOrder>, now: Timestamp) {
     entity.decided = validators.clone();
     entity.decided_at = Some(now);
-    if let Some(order) = order {
-        if entity.order.as_ref().is_none_or(|highest| order > highest) {
-            entity.order = Some(order.clone());
-        }
+    if let Some(order) = order
+        && entity.order.as_ref().is_none_or(|highest| order > highest)
+    {
+        entity.order = Some(order.clone());
     }
 }
 
@@ -191,17 +191,6 @@ impl ModelLedger {
         let steps: Vec<LedgerRecord> =
             inside.steps.keys().filter_map(|run| inside.record(run)).map(|record| LedgerRecord { attempts: 0, ..record }).collect();
         json!({ "entities": entities, "steps": steps, "changes": inside.changes })
-    }
-
-    /// Whether any step was ever finalized under this public key, whatever the head is now. Not a port:
-    /// the shortcut of a planted bug (I4).
-    pub fn once_finalized(&self, idempotency_key: &str) -> bool {
-        lock(&self.0).changes.iter().any(|change| change.idempotency_key.as_deref() == Some(idempotency_key))
-    }
-
-    /// The token that would pass the fence. Not a port: the shortcut of a planted bug (I6).
-    pub fn latest_token(&self, step: &Step) -> Option<FencingToken> {
-        lock(&self.0).steps.get(&step.run_id()).map(|claimed| claimed.token)
     }
 }
 
@@ -219,10 +208,11 @@ impl Ledger for ModelLedger {
     }
 
     async fn fail(&self, step: &Step, token: FencingToken, _now: Timestamp) -> Result<(), Fault> {
-        if let Some(claimed) = lock(&self.0).steps.get_mut(&step.run_id()) {
-            if claimed.token == token && claimed.status == LedgerStatus::Pending {
-                claimed.status = LedgerStatus::Failed;
-            }
+        if let Some(claimed) = lock(&self.0).steps.get_mut(&step.run_id())
+            && claimed.token == token
+            && claimed.status == LedgerStatus::Pending
+        {
+            claimed.status = LedgerStatus::Failed;
         }
         Ok(())
     }

@@ -86,6 +86,7 @@ fn case(
         detected_at,
         received_at: detected_at.plus_ms(2_000),
         hint: Some(HintKey::delivery(&key.source, name)),
+        arrival: String::new(),
         notes: None,
         key: key.clone(),
     };

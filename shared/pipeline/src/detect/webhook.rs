@@ -10,29 +10,38 @@ use crate::submit::{Submitted, submit};
 /// The largest delivery that is read at all.
 pub const DELIVERY_BYTES_MAX: usize = 1024 * 1024;
 
+/// The ports that receiving uses.
+pub struct ReceivePorts<'a, S, K, R, Q> {
+    /// The registry.
+    pub sources: &'a S,
+    /// What deliveries are signed with.
+    pub secrets: &'a K,
+    /// Sightings.
+    pub replay: &'a R,
+    /// Takes candidates.
+    pub queue: &'a Q,
+}
+
 /// Receives one delivery for the source that its URL names. `arrival` is different for every request, so
 /// that each copy of a delivery can be told what became of it.
-pub async fn receive(
-    sources: &impl Sources,
-    secrets: &impl Secrets,
-    replay: &impl ReplayLog,
-    queue: &impl WorkQueue,
+pub async fn receive<S: Sources, K: Secrets, R: ReplayLog, Q: WorkQueue>(
+    ports: &ReceivePorts<'_, S, K, R, Q>,
     source: &SourceId,
     delivery: &RawDelivery<'_>,
     arrival: String,
     now: Timestamp,
 ) -> Result<Submitted, Fault> {
     let unknown = || Fault::rejected("webhook.unknown_source", "no source of that name takes webhooks here");
-    let source = sources.source(source).await?.ok_or_else(unknown)?;
+    let source = ports.sources.source(source).await?.ok_or_else(unknown)?;
     let plan = source.webhook.as_ref().ok_or_else(unknown)?;
     if delivery.body().len() > DELIVERY_BYTES_MAX {
         return Err(Fault::rejected("webhook.body_too_large", format!("a delivery may have at most {DELIVERY_BYTES_MAX} bytes")));
     }
     let mut keys = Vec::with_capacity(plan.secrets.len());
     for reference in &plan.secrets {
-        keys.push(secrets.secret(reference).await?);
+        keys.push(ports.secrets.secret(reference).await?);
     }
     let verified = verify(delivery, plan, &SecretSet::new(&plan.scheme, keys)?, now)?;
     let candidate = Candidate { arrival, ..candidate(&source, &verified, now)? };
-    submit(replay, queue, &candidate, now).await
+    submit(ports.replay, ports.queue, &candidate, now).await
 }

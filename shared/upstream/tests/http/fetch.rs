@@ -83,6 +83,16 @@ async fn a_body_over_the_limit_is_refused_by_its_header_or_when_it_passes_the_li
 }
 
 #[tokio::test]
+async fn an_announced_length_over_the_limit_is_refused_before_the_body() {
+    let server = Server::start(|_, _| Reply::raw("HTTP/1.1 200 X\r\ncontent-length: 101\r\n\r\n").then_silence()).await;
+    let url = server.url("/a");
+    let mut source = source(&url);
+    source.limits.body_bytes_max = 100;
+    let Err(fault) = client(settings()).fetch(&source, &url).await else { panic!("begun") };
+    assert_eq!((fault.code.as_ref(), fault.kind), ("upstream.body_too_large", FaultKind::Permanent));
+}
+
+#[tokio::test]
 async fn gzip_that_nobody_asked_for_is_decoded() {
     let text: Vec<u8> = (0..500_000u32).flat_map(|n| n.to_string().into_bytes()).collect();
     let whole = [gzip(&text[..1000]), gzip(&text[1000..])].concat();

@@ -92,7 +92,9 @@ fn free_address() -> SocketAddr {
 fn python_with_fastapi() -> Option<PathBuf> {
     let venv = Path::new(env!("CARGO_MANIFEST_DIR")).parent()?.join(".venv/bench");
     let python = venv.join("bin/python");
-    let has = |python: &Path| Command::new(python).args(["-c", "import fastapi, uvicorn, uvloop, httptools"]).status().is_ok_and(|status| status.success());
+    let has = |python: &Path| {
+        Command::new(python).args(["-c", "import fastapi, uvicorn, uvloop, httptools"]).status().is_ok_and(|status| status.success())
+    };
     if !has(&python) {
         Command::new("python3").args(["-m", "venv"]).arg(&venv).status().ok()?;
         let packages = ["fastapi==0.162.7", "uvicorn==0.54.0", "uvloop==0.23.0", "httptools==0.9.0"];
