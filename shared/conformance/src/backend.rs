@@ -1,6 +1,7 @@
 //! A set of adapters that belong together, so that whole stories can be told on each of them.
 
 use serde_json::{Value, json};
+use tidemark_domain::HeadView;
 use tidemark_domain::contract::{LedgerRecord, WorkMessage};
 use tidemark_pipeline::ports::{ArtifactStore, FeedQuery, Ledger, ReplayLog, Sources, WorkQueue};
 
@@ -42,7 +43,7 @@ pub trait Backend {
     }
 }
 
-/// All that can be reached from heads, feed and replay log, without tokens, leases and attempts.
+/// All that can be reached from heads, feed and replay log, without tokens, leases, attempts and epochs.
 pub async fn reachable<B: Backend + ?Sized>(backend: &B) -> Value {
     let (ledger, artifacts) = (backend.ledger(), backend.artifacts());
     let mut entities = Vec::new();
@@ -63,7 +64,7 @@ pub async fn reachable<B: Backend + ?Sized>(backend: &B) -> Value {
             }
             changes.push(json!({ "change": change, "record": record, "bytes": bytes, "documents": documents }));
         }
-        entities.push(json!({ "key": key, "view": view, "changes": changes }));
+        entities.push(json!({ "key": key, "view": HeadView { epoch: 0, ..view }, "changes": changes }));
     }
     let feed = ledger.changes(&FeedQuery { from: None, newest_first: false, source: None, limit: ALL }).await.unwrap();
     let observations = backend.replay().recent(None, ALL).await.unwrap();

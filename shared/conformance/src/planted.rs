@@ -168,6 +168,7 @@ impl Flow for PlantedFlow {
         let commit = Commit {
             step: step.clone(),
             token,
+            epoch: view.epoch,
             artifact: artifact.clone(),
             record: documents.change_record(&facts, now),
             validators,

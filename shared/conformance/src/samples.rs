@@ -105,7 +105,18 @@ pub const LEASE_MS: i64 = 10_000;
 pub fn commit(step: &Step, token: FencingToken, now: Timestamp) -> Commit {
     let artifact = step.identity.sha256().map(|sha256| Artifact { sha256, size_bytes: 1, media_type: None });
     let tag = step.identity.to_string();
-    Commit { step: step.clone(), token, record: record(step, artifact.as_ref(), now), artifact, validators: etag(&tag), order: None, now }
+    // Without confirmations in between, the epoch counts commits.
+    let epoch = step.base_revision;
+    Commit {
+        step: step.clone(),
+        token,
+        epoch,
+        record: record(step, artifact.as_ref(), now),
+        artifact,
+        validators: etag(&tag),
+        order: None,
+        now,
+    }
 }
 
 fn record(step: &Step, artifact: Option<&Artifact>, now: Timestamp) -> ChangeRecord {
@@ -167,7 +178,8 @@ pub async fn granted(ledger: &impl Ledger, step: &Step, claimant: &str, now: Tim
 /// Claims and commits `step`, which must succeed.
 pub async fn commit_step(ledger: &impl Ledger, step: &Step, now: Timestamp) -> FencingToken {
     let (token, _) = granted(ledger, step, "one", now).await;
-    assert_eq!(ledger.commit(&commit(step, token, now)).await.unwrap(), Committed::Done);
+    let epoch = ledger.head(&step.key).await.unwrap().epoch;
+    assert_eq!(ledger.commit(&Commit { epoch, ..commit(step, token, now) }).await.unwrap(), Committed::Done);
     token
 }
 

@@ -118,6 +118,9 @@ pub struct HeadView {
     pub decided_at: Option<Timestamp>,
     /// The highest upstream order seen; never decreases (I7).
     pub order: Option<UpstreamOrder>,
+    /// Counts commits and confirmations. Who read the head before the latest of them cannot commit: upstream
+    /// has been looked at since, and what was fetched may have been taken back.
+    pub epoch: u64,
 }
 
 impl HeadView {

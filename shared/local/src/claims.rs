@@ -15,7 +15,7 @@ use crate::{feed, heads};
 /// The right to work on one step.
 pub(crate) fn claim(connection: &Connection, request: &ClaimRequest) -> rusqlite::Result<Claim> {
     let step = &request.step;
-    if heads::revision(connection, &step.key)? != step.base_revision {
+    if heads::revision(connection, &step.key)?.0 != step.base_revision {
         return Ok(Claim::HeadMoved);
     }
     if let Some(decision) = heads::decision(connection, &step.key, step.identity)? {
@@ -48,7 +48,7 @@ pub(crate) fn commit(connection: &Connection, commit: &Commit) -> rusqlite::Resu
         LedgerStatus::Finalized | LedgerStatus::RolledBack => return Ok(Committed::Done),
         LedgerStatus::Failed => return Ok(Committed::Fenced),
     }
-    if heads::revision(connection, &step.key)? != step.base_revision {
+    if heads::revision(connection, &step.key)? != (step.base_revision, commit.epoch) {
         return Ok(Committed::HeadMoved);
     }
     if let Some(decision) = heads::decision(connection, &step.key, step.identity)? {

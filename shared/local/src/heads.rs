@@ -8,14 +8,15 @@ use crate::columns::{At, Json, Text, row_limit};
 /// All that handling needs to know of an entity. The caller reads at one moment.
 pub(crate) fn view(connection: &Connection, key: &EntityKey) -> rusqlite::Result<HeadView> {
     let (source, entity) = (key.source.as_str(), key.entity.as_str());
-    let mut one =
-        connection.prepare_cached("SELECT head, decided, decided_at, upstream_order FROM heads WHERE source = ?1 AND entity = ?2")?;
+    let mut one = connection
+        .prepare_cached("SELECT head, decided, decided_at, upstream_order, epoch FROM heads WHERE source = ?1 AND entity = ?2")?;
     let found = one.query_row([source, entity], |row| {
         Ok(HeadView {
             head: row.get::<_, Option<Json<Head>>>(0)?.map(|head| head.0),
             decided: row.get::<_, Json<Validators>>(1)?.0,
             decided_at: row.get::<_, Option<At>>(2)?.map(|at| at.0),
             order: row.get::<_, Option<String>>(3)?.map(UpstreamOrder),
+            epoch: row.get(4)?,
             ..HeadView::default()
         })
     });
@@ -27,10 +28,11 @@ pub(crate) fn view(connection: &Connection, key: &EntityKey) -> rusqlite::Result
     Ok(view)
 }
 
-/// The revision of an entity; 0 if it was never committed.
-pub(crate) fn revision(connection: &Connection, key: &EntityKey) -> rusqlite::Result<u64> {
-    let mut one = connection.prepare_cached("SELECT revision FROM heads WHERE source = ?1 AND entity = ?2")?;
-    Ok(one.query_row([key.source.as_str(), key.entity.as_str()], |row| row.get(0)).optional()?.unwrap_or(0))
+/// The revision of an entity, 0 if it was never committed; and its epoch.
+pub(crate) fn revision(connection: &Connection, key: &EntityKey) -> rusqlite::Result<(u64, u64)> {
+    let mut one = connection.prepare_cached("SELECT revision, epoch FROM heads WHERE source = ?1 AND entity = ?2")?;
+    let found = one.query_row([key.source.as_str(), key.entity.as_str()], |row| Ok((row.get(0)?, row.get(1)?)));
+    Ok(found.optional()?.unwrap_or_default())
 }
 
 /// What was decided about an identity.
@@ -45,7 +47,7 @@ pub(crate) fn decision(connection: &Connection, key: &EntityKey, identity: Ident
 /// Moves the head. The caller has checked where it was.
 pub(crate) fn put(connection: &Connection, key: &EntityKey, head: &Head) -> rusqlite::Result<()> {
     let mut put = connection.prepare_cached(
-        "INSERT INTO heads (source, entity, revision, head, decided) VALUES (?1, ?2, ?3, ?4, ?5)
+        "INSERT INTO heads (source, entity, revision, head, decided, epoch) VALUES (?1, ?2, ?3, ?4, ?5, 0)
          ON CONFLICT (source, entity) DO UPDATE SET revision = ?3, head = ?4",
     )?;
     let nothing = Validators::default();
@@ -70,8 +72,8 @@ pub(crate) fn confirm(
         (seen, order) => seen.or(order),
     };
     let mut confirm = connection.prepare_cached(
-        "INSERT INTO heads (source, entity, revision, decided, decided_at, upstream_order) VALUES (?1, ?2, 0, ?3, ?4, ?5)
-         ON CONFLICT (source, entity) DO UPDATE SET decided = ?3, decided_at = ?4, upstream_order = ?5",
+        "INSERT INTO heads (source, entity, revision, decided, decided_at, upstream_order, epoch) VALUES (?1, ?2, 0, ?3, ?4, ?5, 1)
+         ON CONFLICT (source, entity) DO UPDATE SET decided = ?3, decided_at = ?4, upstream_order = ?5, epoch = epoch + 1",
     )?;
     confirm.execute(params![source, entity, Json(validators), At(now), highest.map(|order| order.0.as_str())])?;
     Ok(())

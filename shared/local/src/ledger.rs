@@ -38,7 +38,7 @@ impl Ledger for LocalStore {
     ) -> Result<(), Fault> {
         let (key, validators, order) = (key.clone(), validators.clone(), order.cloned());
         self.write(move |connection| {
-            if heads::revision(connection, &key)? == revision {
+            if heads::revision(connection, &key)?.0 == revision {
                 heads::confirm(connection, &key, &validators, order.as_ref(), now)?;
             }
             Ok(())

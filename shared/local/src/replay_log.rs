@@ -12,6 +12,8 @@ use crate::store::LocalStore;
 const EXPLAIN_MS: i64 = 30 * 24 * 3600 * 1000;
 /// Most hints swept at once.
 const SWEEP_MAX: usize = 1000;
+/// How old a sighting is before it counts as logged but never enqueued: far more than a submit takes.
+const UNQUEUED_MS: i64 = 2 * 60 * 1000;
 const LOGGED: &str = "SELECT observation, outcome, settled_at FROM observations";
 
 impl ReplayLog for LocalStore {
@@ -158,6 +160,27 @@ impl ReplayLog for LocalStore {
 }
 
 impl LocalStore {
+    /// Enqueues again what was logged long ago, has no outcome and is not in the queue: its detector died
+    /// between the two (I2). Nothing that is in the replay log is ever lost.
+    pub async fn requeue_unqueued(&self, now: Timestamp) -> Result<usize, Fault> {
+        let requeued = self
+            .write(move |connection| {
+                let mut requeue = connection.prepare_cached(
+                    "INSERT INTO messages (message, visible_at, enqueued_at)
+                     SELECT json_extract(observation, '$.message'), ?2, ?2 FROM observations
+                     WHERE state = 'pending' AND received_at < ?1
+                       AND event_id NOT IN (SELECT json_extract(message, '$.change_event_id') FROM messages)
+                     ORDER BY seq LIMIT ?3",
+                )?;
+                Ok(requeue.execute(params![At(now.plus_ms(-UNQUEUED_MS)), At(now), SWEEP_MAX])?)
+            })
+            .await?;
+        if requeued > 0 {
+            self.inner.enqueued.notify_one();
+        }
+        Ok(requeued)
+    }
+
     /// Deletes hints that expired long ago, a bounded number at a time.
     pub async fn sweep_hints(&self, now: Timestamp) -> Result<usize, Fault> {
         self.write(move |connection| {

@@ -209,6 +209,11 @@ impl<C: Clock> Teller<C> {
             Ok(recovered) => tracing::info!(?recovered, "took over from processes that ended"),
             Err(fault) => tracing::warn!(code = %fault.code, %fault, "cannot look for processes that ended"),
         }
+        match self.store.requeue_unqueued(self.clock.now()).await {
+            Ok(0) => {}
+            Ok(requeued) => tracing::info!(requeued, "enqueued what a dead detector had only logged"),
+            Err(fault) => tracing::warn!(code = %fault.code, %fault, "cannot look for what was only logged"),
+        }
         if let Err(fault) = self.store.sweep_hints(self.clock.now()).await {
             tracing::warn!(code = %fault.code, %fault, "cannot sweep expired hints");
         }

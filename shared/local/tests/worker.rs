@@ -162,3 +162,18 @@ async fn no_more_messages_are_in_hand_at_once_than_allowed() {
     run(&SETTINGS, &store, &clock, handle, emptied(&store)).await.unwrap();
     assert!((1..=4).contains(&most.load(Ordering::SeqCst)));
 }
+
+#[tokio::test]
+async fn what_was_logged_and_never_enqueued_is_handled_after_all() {
+    let (store, _, _dir) = opened();
+    let logged = observation(&entity("logged"), at(0), None);
+    store.append(std::slice::from_ref(&logged)).await.unwrap();
+    submitted(&store, "enqueued").await;
+    assert_eq!(store.requeue_unqueued(at(1_000)).await.unwrap(), 0, "its detector may still be at it");
+    assert_eq!(store.requeue_unqueued(at(600_000)).await.unwrap(), 1);
+    assert_eq!(store.requeue_unqueued(at(600_000)).await.unwrap(), 0, "it is in the queue now");
+    let mut received: Vec<WorkMessage> =
+        store.receive(at(600_000), 60_000, 10).await.unwrap().into_iter().map(|delivery| delivery.message).collect();
+    received.retain(|message| message.entity_id == logged.message.entity_id);
+    assert_eq!(received, [logged.message]);
+}

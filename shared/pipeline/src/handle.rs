@@ -216,6 +216,7 @@ where
     let commit = Commit {
         step: step.clone(),
         token: claimed.token,
+        epoch: claimed.view.epoch,
         artifact,
         record,
         validators: claimed.frozen.observed.validators.clone(),

@@ -163,6 +163,8 @@ pub struct Commit {
     pub step: Step,
     /// From the claim.
     pub token: FencingToken,
+    /// From the head as it was before the bytes were fetched.
+    pub epoch: u64,
     /// The bytes that the head has from now on; `None` for a deletion.
     pub artifact: Option<Artifact>,
     /// The change to be published.
@@ -180,7 +182,8 @@ pub struct Commit {
 pub enum Committed {
     /// It is done, now or by an earlier call of the same token.
     Done,
-    /// The head is no longer at the step's base revision: start again.
+    /// The head is no longer at the step's base revision, or upstream was seen to hold what is decided
+    /// after these bytes were fetched: start again.
     HeadMoved,
     /// A later claim has taken over: stop.
     Fenced,
@@ -234,7 +237,7 @@ pub trait Ledger: Send + Sync {
     /// Gives a claim back after a failure. A stale token changes nothing.
     fn fail(&self, step: &Step, token: FencingToken, now: Timestamp) -> impl Future<Output = Result<(), Fault>> + Send;
     /// Upstream was seen to hold what is decided, under these validators: sent from now on (I11). Raises
-    /// the order, never lowers it (I7). Nothing happens if the head is no longer at `revision`.
+    /// the epoch, so that older bytes in flight cannot commit, and the order, which is never lowered (I7). Nothing happens if the head is no longer at `revision`.
     fn confirm(
         &self,
         key: &EntityKey,

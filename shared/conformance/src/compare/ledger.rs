@@ -95,7 +95,9 @@ impl<L: Ledger> Pair<'_, L> {
         let recent = self.claims.len().saturating_sub(6);
         let place = if self.chance.once_in(4) { 0 } else { recent };
         let (step, model, adapter) = self.chance.pick(&self.claims[place..]);
-        let first = Commit { order: self.order(), ..commit(&step, model, self.now) };
+        let epoch = self.model.head(&step.key).await.map_err(|fault| fault.to_string())?.epoch;
+        let epoch = if self.chance.once_in(6) { epoch.saturating_sub(1) } else { epoch };
+        let first = Commit { order: self.order(), epoch, ..commit(&step, model, self.now) };
         let second = Commit { token: adapter, ..first.clone() };
         same(&format!("commit {step:?} with {model:?}"), self.model.commit(&first).await, self.adapter.commit(&second).await)?;
         same(&format!("record of {step:?}"), self.model.record(&step.run_id()).await, self.adapter.record(&step.run_id()).await)?;

@@ -29,6 +29,20 @@ pub async fn a_confirmation_replaces_the_validators_and_not_the_head(ledger: &Ar
     assert_eq!(ledger.head(&key).await.unwrap().decided, Default::default(), "upstream no longer says anything");
 }
 
+/// Upstream was looked at since they were fetched: what they show may have been taken back.
+pub async fn a_confirmation_stops_older_bytes_in_flight(ledger: &Arc<impl Ledger + 'static>) {
+    let key = entity("e");
+    commit_all(&**ledger, &key, &["a"]).await;
+    let step = step(&key, 1, "b");
+    let (token, _) = granted(&**ledger, &step, "slow", at(2)).await;
+    let before = ledger.head(&key).await.unwrap().epoch;
+    ledger.confirm(&key, 1, &etag("again"), None, at(3)).await.unwrap();
+    let stale = Commit { epoch: before, ..commit(&step, token, at(4)) };
+    assert_eq!(ledger.commit(&stale).await.unwrap(), Committed::HeadMoved);
+    let current = Commit { epoch: ledger.head(&key).await.unwrap().epoch, ..stale };
+    assert_eq!(ledger.commit(&current).await.unwrap(), Committed::Done);
+}
+
 /// It was seen beside another head, and says nothing about this one.
 pub async fn a_confirmation_of_another_revision_changes_nothing(ledger: &Arc<impl Ledger + 'static>) {
     let key = entity("e");

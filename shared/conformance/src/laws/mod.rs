@@ -76,6 +76,7 @@ macro_rules! ledger_laws {
                 $make,
                 an_entity_never_seen_is_absent_at_revision_0,
                 a_confirmation_replaces_the_validators_and_not_the_head,
+                a_confirmation_stops_older_bytes_in_flight,
                 a_confirmation_of_another_revision_changes_nothing,
                 an_entity_without_a_head_can_be_confirmed,
                 the_order_never_decreases,

@@ -97,7 +97,7 @@ impl Inside {
             LedgerStatus::Finalized | LedgerStatus::RolledBack => return Committed::Done,
             LedgerStatus::Failed => return Committed::Fenced,
         }
-        if view.revision() != commit.step.base_revision {
+        if (view.revision(), view.epoch) != (commit.step.base_revision, commit.epoch) {
             return Committed::HeadMoved;
         }
         if let Some(decision) = view.decisions.get(&commit.step.identity) {
@@ -176,6 +176,7 @@ impl Claimed {
 fn seen(entity: &mut HeadView, validators: &Validators, order: Option<&UpstreamOrder>, now: Timestamp) {
     entity.decided = validators.clone();
     entity.decided_at = Some(now);
+    entity.epoch += 1;
     if let Some(order) = order
         && entity.order.as_ref().is_none_or(|highest| order > highest)
     {
@@ -184,10 +185,11 @@ fn seen(entity: &mut HeadView, validators: &Validators, order: Option<&UpstreamO
 }
 
 impl ModelLedger {
-    /// All of it, without tokens, leases and attempts.
+    /// All of it, without tokens, leases, attempts and epochs, which a redelivery raises.
     pub fn snapshot(&self) -> Value {
         let inside = lock(&self.0);
-        let entities: Vec<Value> = inside.entities.iter().map(|(key, view)| json!({ "key": key, "view": view })).collect();
+        let view = |view: &HeadView| HeadView { epoch: 0, ..view.clone() };
+        let entities: Vec<Value> = inside.entities.iter().map(|(key, found)| json!({ "key": key, "view": view(found) })).collect();
         let steps: Vec<LedgerRecord> =
             inside.steps.keys().filter_map(|run| inside.record(run)).map(|record| LedgerRecord { attempts: 0, ..record }).collect();
         json!({ "entities": entities, "steps": steps, "changes": inside.changes })

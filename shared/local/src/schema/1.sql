@@ -44,6 +44,7 @@ CREATE TABLE observations (
 ) STRICT;
 CREATE INDEX observations_source ON observations (source);
 CREATE INDEX observations_state ON observations (source, state, received_at);
+CREATE INDEX observations_pending ON observations (received_at) WHERE state = 'pending';
 CREATE INDEX observations_hint ON observations (hint) WHERE hint IS NOT NULL;
 CREATE INDEX observations_settled ON observations (source, entity, settled_at) WHERE state IN ('committed', 'no_op');
 
@@ -71,6 +72,7 @@ CREATE TABLE heads (
     decided        TEXT NOT NULL,
     decided_at     INTEGER,
     upstream_order TEXT,
+    epoch          INTEGER NOT NULL,     -- raised by every commit and confirmation
     PRIMARY KEY (source, entity)
 ) STRICT, WITHOUT ROWID;
 
