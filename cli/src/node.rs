@@ -76,12 +76,11 @@ impl Node {
     }
 
     /// The ports that polling uses.
-    pub(crate) fn poll_ports(&self) -> PollPorts<'_, LocalStore, Upstream, LocalStore, LocalStore, LocalStore, SystemClock> {
+    pub(crate) fn poll_ports(&self) -> PollPorts<'_, LocalStore, Upstream, LocalStore, LocalStore, SystemClock> {
         PollPorts {
             ledger: &self.store,
             upstream: &*self.upstream,
-            replay: &self.store,
-            queue: &self.store,
+            intake: &self.store,
             sources: &self.store,
             clock: &self.clock,
         }

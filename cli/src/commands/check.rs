@@ -6,9 +6,8 @@ use std::time::Duration;
 use serde::Serialize;
 use tidemark_domain::{EventId, Fault, Outcome, Source};
 use tidemark_pipeline::detect::poll::{Looked, look};
-use tidemark_pipeline::ports::{ChangeName, Ledger, ReplayLog};
+use tidemark_pipeline::ports::{Accepted, ChangeName, Ledger, ReplayLog};
 use tidemark_pipeline::publish::publish;
-use tidemark_pipeline::submit::Submitted;
 
 use super::named_source;
 use crate::node::Node;
@@ -46,7 +45,7 @@ pub(crate) async fn check(node: &Node, target: &str, json: bool) -> Result<ExitC
             checked.result = "failed";
             checked.fault = Some(fault);
         }
-        Looked::Candidate(Submitted::Accepted(event) | Submitted::Copy { of: event }) => {
+        Looked::Candidate(Accepted::New(event) | Accepted::Copy { of: event }) => {
             let outcome = settled(node, &event).await?;
             publish(&node.store).await?;
             checked.result = result(node, &event, &outcome).await?;

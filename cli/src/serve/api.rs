@@ -16,9 +16,8 @@ use tidemark_domain::webhook::RawDelivery;
 use tidemark_domain::{Fault, Sha256Digest, SourceId};
 use tidemark_pipeline::detect::webhook::{DELIVERY_BYTES_MAX, ReceivePorts, receive};
 use tidemark_pipeline::explain::{explain, find_change};
-use tidemark_pipeline::ports::{ArtifactStore, ByteStream, Clock, FeedQuery, Ledger};
+use tidemark_pipeline::ports::{Accepted, ArtifactStore, ByteStream, Clock, FeedQuery, Ledger};
 use tidemark_pipeline::status::status;
-use tidemark_pipeline::submit::Submitted;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
@@ -73,13 +72,13 @@ async fn webhook(State(node): Shared, Path(source): Path<String>, request: Reque
     })?;
     let headers = parts.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
     let delivery = RawDelivery::new(headers, &body);
-    let ports = ReceivePorts { sources: &node.store, secrets: &*node.secrets, replay: &node.store, queue: &node.store };
+    let ports = ReceivePorts { sources: &node.store, secrets: &*node.secrets, intake: &node.store };
     let submitted = receive(&ports, &source, &delivery, node.arrival(), node.clock.now()).await?;
     Ok(match submitted {
-        Submitted::Accepted(event) => {
+        Accepted::New(event) => {
             (StatusCode::ACCEPTED, Json(json!({ "status": "accepted", "change_event_id": event }))).into_response()
         }
-        Submitted::Copy { of } => Json(json!({ "status": "already accepted", "change_event_id": of })).into_response(),
+        Accepted::Copy { of } => Json(json!({ "status": "already accepted", "change_event_id": of })).into_response(),
     })
 }
 

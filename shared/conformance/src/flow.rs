@@ -5,14 +5,14 @@ use tidemark_domain::{Candidate, Fault, Timestamp};
 use tidemark_pipeline::handle::{Attempt, HandlePorts, Handled, handle};
 use tidemark_pipeline::ports::{ArtifactStore, Clock, Ledger, ReplayLog, Sources, Upstream, WorkQueue};
 use tidemark_pipeline::publish::publish;
-use tidemark_pipeline::submit::submit;
+use tidemark_pipeline::submit::{InOrder, submit};
 
 /// The three parts of the line that come after a detector.
 #[expect(async_fn_in_trait, reason = "tests poll these futures where they made them")]
 pub trait Flow {
     /// From a candidate to the queue.
     async fn submit(&self, replay: &impl ReplayLog, queue: &impl WorkQueue, candidate: &Candidate, now: Timestamp) -> Result<(), Fault> {
-        submit(replay, queue, candidate, now).await.map(drop)
+        submit(&InOrder { replay, queue }, candidate, now).await.map(drop)
     }
 
     /// From a message to a commit.

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use tidemark_conformance::compare;
-use tidemark_conformance::model::{ModelArtifacts, ModelLedger, ModelQueue, ModelReplayLog, ModelSources};
+use tidemark_conformance::model::{Model, ModelArtifacts, ModelLedger, ModelQueue, ModelReplayLog, ModelSources};
 
 tidemark_conformance::ledger_laws!(async { (Arc::new(ModelLedger::default()), ()) });
 tidemark_conformance::replay_log_laws!(async { (Arc::new(ModelReplayLog::default()), ()) });
 tidemark_conformance::artifact_store_laws!(async { (Arc::new(ModelArtifacts::default()), ()) });
+tidemark_conformance::intake_laws!(async { (Arc::new(Model::default()), ()) });
 tidemark_conformance::sources_laws!(async { (Arc::new(ModelSources::default()), ()) });
 tidemark_conformance::work_queue_laws!(async { (Arc::new(ModelQueue::default()), ()) }, async |queue: &ModelQueue| queue.drain());
 
@@ -30,6 +31,7 @@ fn every_law_is_run_by_a_macro() {
         include_str!("../src/laws/commits.rs"),
         include_str!("../src/laws/feed.rs"),
         include_str!("../src/laws/heads.rs"),
+        include_str!("../src/laws/intake.rs"),
         include_str!("../src/laws/queue.rs"),
         include_str!("../src/laws/replay_log.rs"),
         include_str!("../src/laws/sources.rs"),

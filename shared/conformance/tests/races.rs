@@ -9,6 +9,7 @@ use tidemark_domain::{Identity, Outcome, Source};
 use tidemark_pipeline::detect::poll::{PollPorts, look};
 use tidemark_pipeline::handle::{Attempt, HandlePorts, Handled, handle};
 use tidemark_pipeline::ports::{Ledger as _, Sources as _};
+use tidemark_pipeline::submit::InOrder;
 
 /// Handles a candidate seen at `ms` to its end.
 fn handled(model: &Model, upstream: &ModelUpstream, ms: i64) -> Outcome {
@@ -78,8 +79,9 @@ fn looked_at(model: &Model, upstream: &ModelUpstream, ms: i64) {
     let clock = ModelClock::at(at(ms));
     let watched = Source { url: Some(url("e")), ..source("samples", 60) };
     at_once(model.sources.apply(std::slice::from_ref(&watched), true, at(0))).unwrap();
+    let intake = InOrder { replay: &model.replay, queue: &model.queue };
     let ports =
-        PollPorts { ledger: &model.ledger, upstream, replay: &model.replay, queue: &model.queue, sources: &model.sources, clock: &clock };
+        PollPorts { ledger: &model.ledger, upstream, intake: &intake, sources: &model.sources, clock: &clock };
     at_once(look(&ports, &watched)).unwrap();
     if !model.queue.drain().is_empty() {
         handled(model, upstream, ms);

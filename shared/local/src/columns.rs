@@ -6,7 +6,7 @@ use std::str::FromStr;
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tidemark_domain::Timestamp;
+use tidemark_domain::{Fault, Timestamp};
 
 /// A value as JSON.
 pub(crate) struct Json<T>(pub(crate) T);
@@ -57,4 +57,9 @@ impl FromSql for At {
 /// A limit as SQLite counts.
 pub(crate) fn row_limit(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
+}
+
+/// `value` as the JSON that a column holds.
+pub(crate) fn json(value: &impl Serialize) -> Result<String, Fault> {
+    serde_json::to_string(value).map_err(|error| Fault::permanent("store.json", format!("a value cannot be written as JSON: {error}")))
 }

@@ -21,6 +21,7 @@ mod failure;
 mod feed;
 mod group_commit;
 mod heads;
+mod intake;
 mod ledger;
 mod owners;
 mod queue;

@@ -7,7 +7,8 @@ use tidemark_domain::contract::WorkMessage;
 use tidemark_domain::{Fault, Outcome, SourceId, Timestamp};
 use tidemark_pipeline::ports::WorkQueue;
 
-use crate::columns::{At, Json, row_limit};
+use crate::columns::{At, Json, json, row_limit};
+use crate::failure::Failure;
 use crate::replay_log;
 use crate::store::LocalStore;
 
@@ -52,16 +53,18 @@ pub struct Depth {
 
 impl WorkQueue for LocalStore {
     async fn enqueue(&self, messages: &[WorkMessage], now: Timestamp) -> Result<(), Fault> {
-        let messages = messages.to_vec();
-        self.write(move |connection| {
-            let mut insert = connection.prepare_cached("INSERT INTO messages (message, visible_at, enqueued_at) VALUES (?1, ?2, ?2)")?;
-            messages.iter().try_for_each(|message| insert.execute(params![Json(message), At(now)]).map(drop))?;
-            Ok(())
-        })
-        .await?;
+        let messages = messages.iter().map(json).collect::<Result<Vec<_>, Fault>>()?;
+        self.write(move |connection| messages.iter().try_for_each(|message| enqueue(connection, message, now))).await?;
         self.inner.enqueued.notify_one();
         Ok(())
     }
+}
+
+/// Adds a message, given as JSON, visible at once.
+pub(crate) fn enqueue(connection: &Connection, message: &str, now: Timestamp) -> Result<(), Failure> {
+    let mut insert = connection.prepare_cached("INSERT INTO messages (message, visible_at, enqueued_at) VALUES (?1, ?2, ?2)")?;
+    insert.execute(params![message, At(now)])?;
+    Ok(())
 }
 
 impl LocalStore {

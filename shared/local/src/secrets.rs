@@ -2,7 +2,10 @@
 
 use std::fs::File;
 use std::io::Read as _;
+use std::collections::HashMap;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+use std::time::SystemTime;
 
 use tidemark_domain::Fault;
 use tidemark_pipeline::ports::Secrets;
@@ -12,17 +15,22 @@ use crate::failure::blocking;
 /// Largest secret (I14).
 const SECRET_BYTES_MAX: u64 = 64 * 1024;
 
+/// Most files whose secrets are remembered.
+const FILES_MAX: usize = 1000;
+
 type Variable = Box<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
 /// Secrets from the environment (`env:NAME`) and from files (`file:PATH`).
 pub struct LocalSecrets {
     variable: Variable,
+    /// What files held when they were last read, with the time of their last change.
+    read: Mutex<HashMap<String, (SystemTime, String)>>,
 }
 
 impl LocalSecrets {
     /// `variable` looks up the environment, which only a main may read.
     pub fn new(variable: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
-        Self { variable: Box::new(variable) }
+        Self { variable: Box::new(variable), read: Mutex::default() }
     }
 }
 
@@ -35,11 +43,33 @@ impl Secrets for LocalSecrets {
             });
         }
         if let Some(path) = reference.strip_prefix("file:") {
-            let path = path.to_owned();
-            return blocking(move || from_file(Path::new(&path))).await;
+            return self.from_file(path).await;
         }
         // Not repeated: somebody may have written the secret itself here.
         Err(Fault::rejected("secret.reference", "a secret is referred to as env:NAME or file:PATH"))
+    }
+}
+
+impl LocalSecrets {
+    /// A file is read again when it has changed, so that a rotated secret is valid at once.
+    async fn from_file(&self, path: &str) -> Result<String, Fault> {
+        let known = |read: &HashMap<String, (SystemTime, String)>, at| read.get(path).filter(|(then, _)| *then == at).map(|(_, secret)| secret.clone());
+        let changed_at = std::fs::metadata(path).and_then(|file| file.modified()).ok();
+        if let Some(at) = changed_at
+            && let Some(secret) = known(&self.read.lock().unwrap_or_else(PoisonError::into_inner), at)
+        {
+            return Ok(secret);
+        }
+        let file = path.to_owned();
+        let secret = blocking(move || from_file(Path::new(&file))).await?;
+        if let Some(at) = changed_at {
+            let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+            if read.len() >= FILES_MAX {
+                read.clear();
+            }
+            read.insert(path.to_owned(), (at, secret.clone()));
+        }
+        Ok(secret)
     }
 }
 
@@ -70,6 +100,10 @@ mod tests {
         let secrets = LocalSecrets::new(|name| (name == "KEY").then(|| "hunter3".into()));
         assert_eq!(secrets.secret("env:KEY").await.unwrap(), "hunter3");
         assert_eq!(secrets.secret(&format!("file:{}", file.display())).await.unwrap(), "hunter2");
+        let rotated = std::fs::File::options().write(true).truncate(true).open(&file).unwrap();
+        std::io::Write::write_all(&mut &rotated, b"hunter4").unwrap();
+        rotated.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+        assert_eq!(secrets.secret(&format!("file:{}", file.display())).await.unwrap(), "hunter4", "valid at once");
         for absent in ["env:OTHER", "file:/nonexistent/secret", "hunter2", ""] {
             let fault = secrets.secret(absent).await.unwrap_err();
             assert!(!fault.is_retryable() && !fault.to_string().contains("hunter"), "{fault}");

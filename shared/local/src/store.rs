@@ -22,8 +22,8 @@ use crate::schema;
 const READERS: usize = 3;
 /// Statements that each connection keeps ready: all there are.
 const STATEMENTS_MAX: usize = 128;
-/// Pages after which the log is folded into the file: 16 MiB.
-const CHECKPOINT_PAGES: i64 = 4096;
+/// Pages after which the log is folded into the file: 64 MiB.
+const CHECKPOINT_PAGES: i64 = 16_384;
 /// The size of a page, as SQLite has it by default.
 const PAGE_BYTES: u64 = 4096;
 
@@ -178,13 +178,13 @@ mod tests {
     }
 
     fn insert(connection: &Connection, key: &str) -> Result<(), Failure> {
-        connection.execute("INSERT INTO copies (source, copies) VALUES (?1, 1)", [key])?;
+        connection.execute("INSERT INTO tallies (source, copies) VALUES (?1, 1)", [key])?;
         Ok(())
     }
 
     async fn sources(store: &LocalStore) -> Vec<String> {
         let read = store.read(|connection| {
-            let mut all = connection.prepare_cached("SELECT source FROM copies ORDER BY source")?;
+            let mut all = connection.prepare_cached("SELECT source FROM tallies ORDER BY source")?;
             Ok(all.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?)
         });
         read.await.unwrap()

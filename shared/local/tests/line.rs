@@ -8,10 +8,14 @@ use tempfile::TempDir;
 use tidemark_conformance::backend::Backend;
 use tidemark_conformance::compare;
 use tidemark_conformance::flow::RealFlow;
-use tidemark_conformance::samples::at;
+use tidemark_conformance::laws::intake::Door;
+use tidemark_conformance::samples::{at, candidate, entity};
 use tidemark_conformance::stories::{disturb, stories};
 use tidemark_domain::contract::WorkMessage;
+use tidemark_domain::{Candidate, Fault, Timestamp};
 use tidemark_local::{LocalStore, StoreSettings};
+use tidemark_pipeline::ports::Accepted;
+use tidemark_pipeline::submit::submit;
 
 /// Random runs of each port.
 const SEEDS: u64 = 10;
@@ -58,7 +62,7 @@ impl Backend for Local {
     async fn drain(&self) -> Vec<WorkMessage> {
         let mut messages = Vec::new();
         loop {
-            let received = self.0.receive(at(1_000_000), 60_000, 10).await.unwrap();
+            let received = self.0.receive(at(1_000_000_000_000), 60_000, 10).await.unwrap();
             if received.is_empty() {
                 return messages;
             }
@@ -68,6 +72,28 @@ impl Backend for Local {
             }
         }
     }
+}
+
+impl Door for Local {
+    async fn submit(&self, candidate: &Candidate, now: Timestamp) -> Result<Accepted, Fault> {
+        submit(&self.0, candidate, now).await
+    }
+}
+
+tidemark_conformance::intake_laws!(async { (Arc::new(fresh()), ()) });
+
+#[tokio::test]
+async fn of_copies_that_come_at_once_exactly_one_is_accepted() {
+    let local = fresh();
+    let copies = (0..64).map(|arrival| {
+        let (store, copy) = (local.0.clone(), Candidate { arrival: arrival.to_string(), ..candidate(&entity("e"), at(1), Some("one")) });
+        tokio::spawn(async move { submit(&store, &copy, at(1)).await.unwrap() })
+    });
+    let mut accepted = 0;
+    for copy in copies.collect::<Vec<_>>() {
+        accepted += u32::from(matches!(copy.await.unwrap(), Accepted::New(_)));
+    }
+    assert_eq!(accepted, 1);
 }
 
 #[tokio::test]

@@ -37,6 +37,25 @@ pub struct Observation {
     pub hint: Option<HintKey>,
 }
 
+/// What became of a candidate at the door.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Accepted {
+    /// It is in the replay log and in the queue.
+    New(EventId),
+    /// A copy of a sighting that was accepted before.
+    Copy {
+        /// That sighting.
+        of: EventId,
+    },
+}
+
+/// The door: replay log, queue and hint, in this order (I2). A backend that has all three in one place
+/// takes them in one transaction; for the others there is [`crate::submit::InOrder`].
+pub trait Intake: Send + Sync {
+    /// Stops a copy and counts it; or durably logs and enqueues the observation and remembers its hint.
+    fn accept(&self, observation: Observation, now: Timestamp) -> impl Future<Output = Result<Accepted, Fault>> + Send;
+}
+
 /// An observation with what became of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Logged {

@@ -14,6 +14,7 @@ pub mod claims;
 pub mod commits;
 pub mod feed;
 pub mod heads;
+pub mod intake;
 pub mod queue;
 pub mod replay_log;
 pub mod sources;
@@ -215,4 +216,23 @@ macro_rules! work_queue_laws {
             $crate::laws::queue::$law(&port, $drain).await;
         }
     )+ };
+}
+
+/// Tests a [`Door`](intake::Door): takes a future of `(Arc<door>, kept)`.
+#[macro_export]
+macro_rules! intake_laws {
+    ($make:expr) => {
+        mod intake_laws {
+            #[allow(unused_imports)]
+            use super::*;
+            $crate::laws!(
+                intake,
+                $make,
+                what_is_accepted_is_in_the_log_and_in_the_queue,
+                a_copy_is_stopped_and_counted_until_its_hint_expires,
+                without_a_hint_every_sighting_is_accepted,
+                copies_that_come_at_once_are_all_accounted_for,
+            );
+        }
+    };
 }

@@ -7,6 +7,7 @@ use tidemark_domain::{Candidate, Fault, Identity, Source, UpstreamOrder};
 use tidemark_pipeline::detect::poll::{PollPorts, look};
 use tidemark_pipeline::handle::{Attempt, HandlePorts, Handled};
 use tidemark_pipeline::ports::{Clock as _, Ledger};
+use tidemark_pipeline::submit::InOrder;
 
 use super::executor::{Task, Turns, at_once};
 use super::watched::Watched;
@@ -213,8 +214,7 @@ impl<'a, F: Flow, L: Ledger> World<'a, F, L> {
             let polled = PollPorts {
                 ledger: &ports.ledger,
                 upstream: &ports.upstream,
-                replay: &ports.replay,
-                queue: &ports.queue,
+                intake: &InOrder { replay: &ports.replay, queue: &ports.queue },
                 sources: &ports.sources,
                 clock: &ports.clock,
             };

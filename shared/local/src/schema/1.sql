@@ -35,7 +35,7 @@ CREATE TABLE observations (
     event_id    TEXT NOT NULL UNIQUE,
     source      TEXT NOT NULL,
     entity      TEXT NOT NULL,
-    hint        TEXT,
+    hint        TEXT,                    -- NULL while a row of `hints` leads here
     received_at INTEGER NOT NULL,
     observation TEXT NOT NULL,
     state       TEXT NOT NULL DEFAULT 'pending' CHECK (state IN ('pending', 'committed', 'no_op', 'dead')),
@@ -43,8 +43,7 @@ CREATE TABLE observations (
     settled_at  INTEGER
 ) STRICT;
 CREATE INDEX observations_source ON observations (source);
-CREATE INDEX observations_state ON observations (source, state, received_at);
-CREATE INDEX observations_pending ON observations (received_at) WHERE state = 'pending';
+CREATE INDEX observations_open ON observations (source, received_at) WHERE state IN ('pending', 'dead');
 CREATE INDEX observations_hint ON observations (hint) WHERE hint IS NOT NULL;
 CREATE INDEX observations_settled ON observations (source, entity, settled_at) WHERE state IN ('committed', 'no_op');
 
@@ -58,10 +57,13 @@ CREATE TABLE hints (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX hints_expiry ON hints (expires_at);
 
--- Hints expire, what they stopped at the door is still counted.
-CREATE TABLE copies (
-    source TEXT PRIMARY KEY,
-    copies INTEGER NOT NULL
+-- What became of all sightings of a source; what was stopped at the door is still counted when its hint expires.
+CREATE TABLE tallies (
+    source    TEXT PRIMARY KEY,
+    committed INTEGER NOT NULL DEFAULT 0,
+    no_op     INTEGER NOT NULL DEFAULT 0,
+    dead      INTEGER NOT NULL DEFAULT 0,
+    copies    INTEGER NOT NULL DEFAULT 0
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE heads (

@@ -5,19 +5,17 @@ use tidemark_domain::contract::Detector;
 use tidemark_domain::poll::{PollState, Sighting, sight};
 use tidemark_domain::{Candidate, EntityKey, Fault, HeadView, HintKey, Observed, Source, Timestamp};
 
-use crate::ports::{Clock, Ledger, ReplayLog, Sources, Upstream, WorkQueue};
-use crate::submit::{Submitted, submit};
+use crate::ports::{Accepted, Clock, Intake, Ledger, Sources, Upstream};
+use crate::submit::submit;
 
 /// The ports that polling uses.
-pub struct PollPorts<'a, L, U, R, Q, S, C> {
+pub struct PollPorts<'a, L, U, I, S, C> {
     /// What was last decided.
     pub ledger: &'a L,
     /// What is watched.
     pub upstream: &'a U,
-    /// Sightings.
-    pub replay: &'a R,
     /// Takes candidates.
-    pub queue: &'a Q,
+    pub intake: &'a I,
     /// The registry.
     pub sources: &'a S,
     /// The time.
@@ -30,18 +28,17 @@ pub enum Looked {
     /// Nothing new.
     Unchanged,
     /// Something to handle.
-    Candidate(Submitted),
+    Candidate(Accepted),
     /// It could not be seen.
     Failed(Fault),
 }
 
 /// Looks at one source and remembers what came of it.
-pub async fn look<L, U, R, Q, S, C>(ports: &PollPorts<'_, L, U, R, Q, S, C>, source: &Source) -> Result<Looked, Fault>
+pub async fn look<L, U, I, S, C>(ports: &PollPorts<'_, L, U, I, S, C>, source: &Source) -> Result<Looked, Fault>
 where
     L: Ledger,
     U: Upstream,
-    R: ReplayLog,
-    Q: WorkQueue,
+    I: Intake,
     S: Sources,
     C: Clock,
 {
@@ -68,8 +65,8 @@ where
 }
 
 /// Submits what was seen as a candidate.
-async fn offer<L, U, R, Q, S, C>(
-    ports: &PollPorts<'_, L, U, R, Q, S, C>,
+async fn offer<L, U, I, S, C>(
+    ports: &PollPorts<'_, L, U, I, S, C>,
     key: &EntityKey,
     url: &str,
     view: &HeadView,
@@ -77,8 +74,7 @@ async fn offer<L, U, R, Q, S, C>(
     deletion: bool,
 ) -> Result<Looked, Fault>
 where
-    R: ReplayLog,
-    Q: WorkQueue,
+    I: Intake,
     C: Clock,
 {
     let now = ports.clock.now();
@@ -95,12 +91,12 @@ where
         arrival: String::new(),
         notes: None,
     };
-    Ok(Looked::Candidate(submit(ports.replay, ports.queue, &candidate, now).await?))
+    Ok(Looked::Candidate(submit(ports.intake, &candidate, now).await?))
 }
 
 /// Saves the poller's state. Last: if we die before this we look again, and the ledger absorbs it (I2).
-async fn remember<L, U, R, Q, S, C>(
-    ports: &PollPorts<'_, L, U, R, Q, S, C>,
+async fn remember<L, U, I, S, C>(
+    ports: &PollPorts<'_, L, U, I, S, C>,
     source: &Source,
     looked: &Looked,
     saved_bytes: u64,

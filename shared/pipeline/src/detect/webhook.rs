@@ -4,33 +4,31 @@
 use tidemark_domain::webhook::{RawDelivery, SecretSet, candidate, verify};
 use tidemark_domain::{Candidate, Fault, SourceId, Timestamp};
 
-use crate::ports::{ReplayLog, Secrets, Sources, WorkQueue};
-use crate::submit::{Submitted, submit};
+use crate::ports::{Accepted, Intake, Secrets, Sources};
+use crate::submit::submit;
 
 /// The largest delivery that is read at all.
 pub const DELIVERY_BYTES_MAX: usize = 1024 * 1024;
 
 /// The ports that receiving uses.
-pub struct ReceivePorts<'a, S, K, R, Q> {
+pub struct ReceivePorts<'a, S, K, I> {
     /// The registry.
     pub sources: &'a S,
     /// What deliveries are signed with.
     pub secrets: &'a K,
-    /// Sightings.
-    pub replay: &'a R,
     /// Takes candidates.
-    pub queue: &'a Q,
+    pub intake: &'a I,
 }
 
 /// Receives one delivery for the source that its URL names. `arrival` is different for every request, so
 /// that each copy of a delivery can be told what became of it.
-pub async fn receive<S: Sources, K: Secrets, R: ReplayLog, Q: WorkQueue>(
-    ports: &ReceivePorts<'_, S, K, R, Q>,
+pub async fn receive<S: Sources, K: Secrets, I: Intake>(
+    ports: &ReceivePorts<'_, S, K, I>,
     source: &SourceId,
     delivery: &RawDelivery<'_>,
     arrival: String,
     now: Timestamp,
-) -> Result<Submitted, Fault> {
+) -> Result<Accepted, Fault> {
     let unknown = || Fault::rejected("webhook.unknown_source", "no source of that name takes webhooks here");
     let source = ports.sources.source(source).await?.ok_or_else(unknown)?;
     let plan = source.webhook.as_ref().ok_or_else(unknown)?;
@@ -43,5 +41,5 @@ pub async fn receive<S: Sources, K: Secrets, R: ReplayLog, Q: WorkQueue>(
     }
     let verified = verify(delivery, plan, &SecretSet::new(&plan.scheme, keys)?, now)?;
     let candidate = Candidate { arrival, ..candidate(&source, &verified, now)? };
-    submit(ports.replay, ports.queue, &candidate, now).await
+    submit(ports.intake, &candidate, now).await
 }

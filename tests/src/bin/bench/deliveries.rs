@@ -12,7 +12,7 @@ use tidemark_tests::{Client, SECRET, Tidemark, signed, sources_file};
 use super::goal;
 
 const CONNECTIONS: usize = 64;
-const OURS: usize = 60_000;
+const OURS: usize = 64_000;
 const PEERS: usize = 8_000;
 const BODY_BYTES: usize = 1024;
 
