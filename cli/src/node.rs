@@ -77,13 +77,7 @@ impl Node {
 
     /// The ports that polling uses.
     pub(crate) fn poll_ports(&self) -> PollPorts<'_, LocalStore, Upstream, LocalStore, LocalStore, SystemClock> {
-        PollPorts {
-            ledger: &self.store,
-            upstream: &*self.upstream,
-            intake: &self.store,
-            sources: &self.store,
-            clock: &self.clock,
-        }
+        PollPorts { ledger: &self.store, upstream: &*self.upstream, intake: &self.store, sources: &self.store, clock: &self.clock }
     }
 }
 

@@ -75,9 +75,7 @@ async fn webhook(State(node): Shared, Path(source): Path<String>, request: Reque
     let ports = ReceivePorts { sources: &node.store, secrets: &*node.secrets, intake: &node.store };
     let submitted = receive(&ports, &source, &delivery, node.arrival(), node.clock.now()).await?;
     Ok(match submitted {
-        Accepted::New(event) => {
-            (StatusCode::ACCEPTED, Json(json!({ "status": "accepted", "change_event_id": event }))).into_response()
-        }
+        Accepted::New(event) => (StatusCode::ACCEPTED, Json(json!({ "status": "accepted", "change_event_id": event }))).into_response(),
         Accepted::Copy { of } => Json(json!({ "status": "already accepted", "change_event_id": of })).into_response(),
     })
 }

@@ -114,8 +114,8 @@ fn source_row(source: &SourceStatus, now: Timestamp) -> Markup {
                 @if let Some(url) = &source.url { br; small { (url) } }
                 @if let Some(fault) = &source.fault { br; small.fault { (fault) } }
             }
-            td.number { (source.revision) }
-            td { @match source.changed_at { Some(at) => { time datetime=(at) title=(at) { (output::age(at, now)) } } None => "never" } }
+            td.number { @if source.url.is_some() { (source.revision) } @else { "–" } }
+            td { @if source.url.is_none() { "–" } @else { @match source.changed_at { Some(at) => { time datetime=(at) title=(at) { (output::age(at, now)) } } None => "never" } } }
             td { @match source.poll.as_ref().and_then(|poll| poll.last_checked) { Some(at) => { time datetime=(at) title=(at) { (output::age(at, now)) } } None => "–" } }
             td { @match &source.poll { Some(poll) => { (output::span_s(poll.interval_s)) } None => "by webhook" } }
         }

@@ -80,8 +80,7 @@ fn looked_at(model: &Model, upstream: &ModelUpstream, ms: i64) {
     let watched = Source { url: Some(url("e")), ..source("samples", 60) };
     at_once(model.sources.apply(std::slice::from_ref(&watched), true, at(0))).unwrap();
     let intake = InOrder { replay: &model.replay, queue: &model.queue };
-    let ports =
-        PollPorts { ledger: &model.ledger, upstream, intake: &intake, sources: &model.sources, clock: &clock };
+    let ports = PollPorts { ledger: &model.ledger, upstream, intake: &intake, sources: &model.sources, clock: &clock };
     at_once(look(&ports, &watched)).unwrap();
     if !model.queue.drain().is_empty() {
         handled(model, upstream, ms);

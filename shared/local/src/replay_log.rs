@@ -261,8 +261,9 @@ fn known_hint(connection: &Connection, key: &str) -> rusqlite::Result<Option<(Ev
 
 fn undecided(connection: &Connection, source: &SourceId) -> rusqlite::Result<Undecided> {
     // The second condition on the state says nothing new: it is how SQLite recognises the index of open ones.
-    let mut waiting =
-        connection.prepare_cached("SELECT count(*), min(received_at) FROM observations WHERE source = ?1 AND state = 'pending' AND state IN ('pending', 'dead')")?;
+    let mut waiting = connection.prepare_cached(
+        "SELECT count(*), min(received_at) FROM observations WHERE source = ?1 AND state = 'pending' AND state IN ('pending', 'dead')",
+    )?;
     let (pending, pending_since) =
         waiting.query_row([source.as_str()], |row| Ok((row.get(0)?, row.get::<_, Option<At>>(1)?.map(|at| at.0))))?;
     // The latest of them stands in for all: SQLite takes the bare column from the row of the maximum.

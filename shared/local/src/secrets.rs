@@ -1,8 +1,8 @@
 //! Secrets by reference. Where there is none, the request is refused (I10); none is ever repeated.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read as _;
-use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
@@ -53,7 +53,9 @@ impl Secrets for LocalSecrets {
 impl LocalSecrets {
     /// A file is read again when it has changed, so that a rotated secret is valid at once.
     async fn from_file(&self, path: &str) -> Result<String, Fault> {
-        let known = |read: &HashMap<String, (SystemTime, String)>, at| read.get(path).filter(|(then, _)| *then == at).map(|(_, secret)| secret.clone());
+        let known = |read: &HashMap<String, (SystemTime, String)>, at| {
+            read.get(path).filter(|(then, _)| *then == at).map(|(_, secret)| secret.clone())
+        };
         let changed_at = std::fs::metadata(path).and_then(|file| file.modified()).ok();
         if let Some(at) = changed_at
             && let Some(secret) = known(&self.read.lock().unwrap_or_else(PoisonError::into_inner), at)

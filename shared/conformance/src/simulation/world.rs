@@ -95,13 +95,11 @@ impl<'a, F: Flow, L: Ledger> World<'a, F, L> {
         }
     }
 
-    /// Upstream stops changing, all work is done to its end, and every entity is looked at once more.
+    /// Upstream stops changing and tells its last news once, while old bytes are still on their way; then all
+    /// work is done to its end. Nobody looks again after that: whatever goes wrong now, stays wrong.
     pub(super) fn come_to_rest(mut self) -> Result<Seen, String> {
         for name in NAMES {
             self.serve(name);
-        }
-        self.finish()?;
-        for name in NAMES {
             let last = self.candidate(name, None);
             self.news.push(last);
         }

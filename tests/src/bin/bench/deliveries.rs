@@ -11,7 +11,7 @@ use tidemark_tests::{Client, SECRET, Tidemark, signed, sources_file};
 
 use super::goal;
 
-const CONNECTIONS: usize = 64;
+const CONNECTIONS: usize = 128;
 const OURS: usize = 64_000;
 const PEERS: usize = 8_000;
 const BODY_BYTES: usize = 1024;
