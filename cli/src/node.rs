@@ -12,6 +12,7 @@ use tidemark_upstream::{HttpSettings, HttpUpstream};
 use tokio::sync::Notify;
 
 use crate::args::Global;
+use crate::serve::standings::Standings;
 
 /// The version that documents name as their writer.
 pub(crate) const SOFTWARE_VERSION: &str = concat!("tidemark/", env!("CARGO_PKG_VERSION"));
@@ -37,6 +38,8 @@ pub(crate) struct Node {
     pub(crate) upstream: Arc<Upstream>,
     pub(crate) secrets: Arc<LocalSecrets>,
     pub(crate) clock: SystemClock,
+    /// What open pages are told.
+    pub(crate) standings: Arc<Standings>,
     arrivals: Arc<AtomicU64>,
     /// Told after every settled message: there may be a change to publish.
     pub(crate) committed: Arc<Notify>,
@@ -53,6 +56,7 @@ impl Node {
             upstream: Arc::new(HttpUpstream::new(settings, clock)?),
             secrets: Arc::new(LocalSecrets::new(environment)),
             clock,
+            standings: Arc::default(),
             arrivals: Arc::default(),
             committed: Arc::new(Notify::new()),
         })

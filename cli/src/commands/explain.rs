@@ -58,8 +58,8 @@ pub(crate) async fn explain(node: &Node, id: &str, json: bool) -> Result<ExitCod
             if let Some(poll) = poll {
                 let looked = poll.last_checked.map_or("never".into(), |at| output::age(at, now));
                 output::line(&format!(
-                    "  looked at   {} times: {} unchanged, {} worth a closer look, {} failed (last: {looked}; next: {})",
-                    poll.checks,
+                    "  looked at   {}: {} unchanged, {} worth a closer look, {} failed (last: {looked}; next: {})",
+                    output::count(poll.checks, "time", "times"),
                     poll.unchanged,
                     poll.candidates,
                     poll.failures,

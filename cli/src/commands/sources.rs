@@ -15,6 +15,9 @@ use crate::output;
 /// Largest sources file.
 const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
+/// Most sources of one kind that are listed by name.
+const LISTED_MAX: usize = 20;
+
 /// A sources file: one YAML file is the desired state.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -64,7 +67,11 @@ pub(crate) async fn list(node: &Node, json: bool) -> Result<ExitCode, Fault> {
         .await?
         .into_iter()
         .map(|source| {
-            let next = source.poll.as_ref().map_or("by webhook".into(), |poll| output::age(poll.next_due, now));
+            let next = match (&source.interval_s, &source.poll) {
+                (None, _) => "by webhook".into(),
+                (Some(_), None) => "now".into(),
+                (Some(_), Some(poll)) => output::age(poll.next_due, now),
+            };
             vec![source.id.to_string(), next, source.url.unwrap_or_else(|| "(named by webhooks)".into())]
         })
         .collect();
@@ -107,7 +114,10 @@ fn read_file(args: &ApplyArgs) -> Result<Vec<Source>, Fault> {
 
 fn print_applied(applied: &Applied) {
     for (word, ids) in [("added", &applied.added), ("changed", &applied.changed), ("removed", &applied.removed)] {
-        ids.iter().for_each(|id| output::line(&format!("{word:<8} {id}")));
+        ids.iter().take(LISTED_MAX).for_each(|id| output::line(&format!("{word:<8} {id}")));
+        if ids.len() > LISTED_MAX {
+            output::line(&format!("{word:<8} … and {} more", ids.len() - LISTED_MAX));
+        }
     }
     let total = applied.added.len() + applied.changed.len() + applied.unchanged.len();
     output::line(&format!(

@@ -32,7 +32,7 @@ pub(crate) async fn status(node: &Node, json: bool) -> Result<ExitCode, Fault> {
                 source.url.as_ref().map_or("-".into(), |_| source.revision.to_string()),
                 source.url.as_ref().map_or("-".into(), |_| source.changed_at.map_or("never".into(), |at| output::age(at, now))),
                 source.poll.as_ref().and_then(|poll| poll.last_checked).map_or("-".into(), |at| output::age(at, now)),
-                source.poll.as_ref().map_or("-".into(), |poll| output::span_s(poll.interval_s)),
+                source.interval_s.map_or("by webhook".into(), output::span_s),
             ]
         })
         .collect();

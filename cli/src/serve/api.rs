@@ -17,7 +17,6 @@ use tidemark_domain::{Fault, Sha256Digest, SourceId};
 use tidemark_pipeline::detect::webhook::{DELIVERY_BYTES_MAX, ReceivePorts, receive};
 use tidemark_pipeline::explain::{explain, find_change};
 use tidemark_pipeline::ports::{Accepted, ArtifactStore, ByteStream, Clock, FeedQuery, Ledger};
-use tidemark_pipeline::status::status;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
@@ -137,7 +136,7 @@ async fn explanation(State(node): Shared, Path(id): Path<String>) -> Result<Resp
 }
 
 async fn sources(State(node): Shared) -> Result<Response, Problem> {
-    Ok(Json(json!({ "sources": status(&node.store, &node.store, &node.store).await? })).into_response())
+    Ok(Json(json!({ "sources": *node.standings.all(&node).await? })).into_response())
 }
 
 /// The bytes of a version, streamed, never to be taken for a page of ours.

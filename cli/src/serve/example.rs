@@ -3,8 +3,9 @@
 
 use std::fs;
 use std::future::Future;
-use std::io::Read;
+use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use axum::Router;
@@ -104,7 +105,9 @@ fn secret_file(data: &Path) -> Result<String, Fault> {
     if !path.exists() {
         let mut bytes = [0u8; 24];
         fs::File::open("/dev/urandom").and_then(|mut random| random.read_exact(&mut bytes)).map_err(failed)?;
-        fs::write(&path, format!("whsec_{}", base64::engine::general_purpose::STANDARD.encode(bytes))).map_err(failed)?;
+        let secret = format!("whsec_{}", base64::engine::general_purpose::STANDARD.encode(bytes));
+        let file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+        file.and_then(|mut file| file.write_all(secret.as_bytes())).map_err(failed)?;
     }
     let path = fs::canonicalize(&path).map_err(failed)?;
     Ok(format!("file:{}", path.display()))

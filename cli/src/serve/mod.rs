@@ -5,6 +5,7 @@ mod api;
 mod example;
 mod page;
 mod problem;
+pub(crate) mod standings;
 pub(crate) mod work;
 
 use std::net::SocketAddr;

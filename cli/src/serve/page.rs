@@ -10,7 +10,7 @@ use maud::{DOCTYPE, Markup, html};
 use tidemark_domain::Timestamp;
 use tidemark_domain::contract::ChangeRecord;
 use tidemark_pipeline::ports::{Clock, FeedQuery, Ledger};
-use tidemark_pipeline::status::{SourceStatus, Standing, status};
+use tidemark_pipeline::status::{SourceStatus, Standing};
 
 use super::problem::Problem;
 use crate::commands::status::word;
@@ -23,8 +23,9 @@ const CHANGES_SHOWN: usize = 30;
 const SOURCES_SHOWN: usize = 50;
 
 pub(super) async fn page(State(node): State<Arc<Node>>) -> Result<Response, Problem> {
-    let mut sources = status(&node.store, &node.store, &node.store).await?;
-    sources.sort_by_key(|source| (source.standing != Standing::Failing, source.standing != Standing::Pending, source.id.clone()));
+    let standings = node.standings.all(&node).await?;
+    let mut sources: Vec<&SourceStatus> = standings.iter().collect();
+    sources.sort_by_key(|source| (source.standing != Standing::Failing, source.standing != Standing::Pending, &source.id));
     let feed_end = node.store.feed_end().await?;
     let query = FeedQuery { from: None, newest_first: true, source: None, limit: CHANGES_SHOWN };
     let changes = node.store.changes(&query).await?;
@@ -69,7 +70,7 @@ pub(super) async fn asset(Path(name): Path<String>) -> Result<Response, Problem>
 }
 
 /// How much was looked at, and how little of it was news.
-fn scoreboard(sources: &[SourceStatus], feed_end: u64) -> Markup {
+fn scoreboard(sources: &[&SourceStatus], feed_end: u64) -> Markup {
     let polls = || sources.iter().filter_map(|source| source.poll.as_ref());
     let checks: u64 = polls().map(|poll| poll.checks).sum();
     let unchanged: u64 = polls().map(|poll| poll.unchanged).sum();
@@ -88,7 +89,7 @@ fn scoreboard(sources: &[SourceStatus], feed_end: u64) -> Markup {
     }
 }
 
-fn source_list(sources: &[SourceStatus], now: Timestamp) -> Markup {
+fn source_list(sources: &[&SourceStatus], now: Timestamp) -> Markup {
     html! {
         section {
             h2 { "Sources" }
@@ -117,7 +118,7 @@ fn source_row(source: &SourceStatus, now: Timestamp) -> Markup {
             td.number { @if source.url.is_some() { (source.revision) } @else { "–" } }
             td { @if source.url.is_none() { "–" } @else { @match source.changed_at { Some(at) => { time datetime=(at) title=(at) { (output::age(at, now)) } } None => "never" } } }
             td { @match source.poll.as_ref().and_then(|poll| poll.last_checked) { Some(at) => { time datetime=(at) title=(at) { (output::age(at, now)) } } None => "–" } }
-            td { @match &source.poll { Some(poll) => { (output::span_s(poll.interval_s)) } None => "by webhook" } }
+            td { @match source.interval_s { Some(interval_s) => { (output::span_s(interval_s)) } None => "by webhook" } }
         }
     }
 }

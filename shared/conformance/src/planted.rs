@@ -96,6 +96,8 @@ pub enum PlantedFlow {
     HintBeforeEnqueue,
     /// The handler publishes what it commits, and nobody else does.
     PublishInHandler,
+    /// A no-op is settled although the head, which the bytes are equal to, has moved meanwhile.
+    NoOpByOldHead,
 }
 
 impl Flow for PlantedFlow {
@@ -147,6 +149,11 @@ impl Flow for PlantedFlow {
         let step = Step { key, base_revision: view.revision(), identity };
         if let Some(outcome) = settled(&view, &step, message) {
             ports.ledger.confirm(&step.key, step.base_revision, &observed.validators, message.order().as_ref(), now).await?;
+            // From here on older bytes cannot commit. If they did before, nothing was confirmed.
+            let moved = ports.ledger.head(&step.key).await?.revision() != step.base_revision;
+            if moved && *self != PlantedFlow::NoOpByOldHead {
+                return Err(retry("start again"));
+            }
             ports.replay.settle(&message.change_event_id, &outcome, now).await?;
             return Ok(Handled::Settled(outcome));
         }
@@ -206,9 +213,11 @@ impl Flow for PlantedFlow {
     async fn publish(&self, ledger: &impl Ledger) -> Result<(), Fault> {
         match self {
             PlantedFlow::PublishInHandler => Ok(()),
-            PlantedFlow::Sound | PlantedFlow::CommitBeforeArtifact | PlantedFlow::HeadAfterFetch | PlantedFlow::HintBeforeEnqueue => {
-                tidemark_pipeline::publish::publish(ledger).await.map(drop)
-            }
+            PlantedFlow::Sound
+            | PlantedFlow::CommitBeforeArtifact
+            | PlantedFlow::HeadAfterFetch
+            | PlantedFlow::HintBeforeEnqueue
+            | PlantedFlow::NoOpByOldHead => tidemark_pipeline::publish::publish(ledger).await.map(drop),
         }
     }
 }

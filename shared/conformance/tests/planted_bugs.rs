@@ -6,7 +6,7 @@ use tidemark_conformance::compare::ledgers;
 use tidemark_conformance::flow::{Flow, RealFlow};
 use tidemark_conformance::model::{Model, ModelArtifacts, ModelLedger, ModelQueue, ModelReplayLog, ModelSources};
 use tidemark_conformance::planted::{LedgerBug, PlantedFlow, PlantedLedger};
-use tidemark_conformance::simulation::simulate;
+use tidemark_conformance::simulation::{simulate, stop_two_anywhere};
 use tidemark_conformance::stories::{disturb, stories};
 use tidemark_domain::contract::WorkMessage;
 
@@ -33,6 +33,14 @@ fn simulated(flow: &impl Flow, bug: Option<LedgerBug>) -> Result<(), String> {
         };
     }
     Ok(())
+}
+
+/// What two handlers say that are stopped anywhere.
+fn stopped(flow: &impl Flow, bug: Option<LedgerBug>) -> Result<(), String> {
+    match bug {
+        None => stop_two_anywhere(flow, |ledger| ledger).map(drop),
+        Some(bug) => stop_two_anywhere(flow, |ledger| PlantedLedger::new(ledger, bug)).map(drop),
+    }
 }
 
 fn assert_says(found: Result<(), String>, expected: &str) {
@@ -86,6 +94,25 @@ async fn a_ledger_without_fencing_differs_from_the_model() {
 async fn a_no_op_by_an_old_key_is_found() {
     assert_says(told(&RealFlow, Some(LedgerBug::NoOpByOldKey)).await, "upstream ended at");
     assert_says(simulated(&RealFlow, Some(LedgerBug::NoOpByOldKey)), "upstream ended at");
+}
+
+#[test]
+fn two_handlers_of_the_short_line_can_be_stopped_anywhere() {
+    let runs = stop_two_anywhere(&PlantedFlow::Sound, |ledger| ledger);
+    assert!(runs.as_ref().is_ok_and(|runs| *runs > 1_000), "{runs:?}");
+}
+
+#[test]
+fn old_bytes_that_commit_after_a_confirmation_are_found() {
+    assert_says(stopped(&PlantedFlow::Sound, Some(LedgerBug::NoEpochCheck)), "upstream ended at");
+    assert_says(simulated(&PlantedFlow::Sound, Some(LedgerBug::NoEpochCheck)), "upstream ended at");
+    assert_says(simulated(&RealFlow, Some(LedgerBug::NoEpochCheck)), "upstream ended at");
+}
+
+#[test]
+fn a_no_op_by_a_head_that_has_moved_is_found() {
+    assert_says(stopped(&PlantedFlow::NoOpByOldHead, None), "upstream ended at");
+    assert_says(simulated(&PlantedFlow::NoOpByOldHead, None), "upstream ended at");
 }
 
 /// The model with a bug in its ledger.

@@ -1,10 +1,11 @@
 //! Two handlers in one exact interleaving: while the first one is fetching, a second one is handled from
-//! beginning to end.
+//! beginning to end; or each of them is stopped after every number of turns.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "shared by the tests below")]
 
+use tidemark_conformance::flow::RealFlow;
 use tidemark_conformance::model::{Model, ModelClock, ModelUpstream};
 use tidemark_conformance::samples::{at, candidate, content, entity, source, url};
-use tidemark_conformance::simulation::at_once;
+use tidemark_conformance::simulation::{at_once, stop_two_anywhere};
 use tidemark_domain::{Identity, Outcome, Source};
 use tidemark_pipeline::detect::poll::{PollPorts, look};
 use tidemark_pipeline::handle::{Attempt, HandlePorts, Handled, handle};
@@ -72,6 +73,12 @@ fn two_that_fetch_the_same_bytes_make_one_change() {
 fn bytes_that_upstream_has_taken_back_are_not_committed() {
     let (model, _) = overtaken("first", "slow", "first");
     assert_eq!(head(&model), (1, content("first")));
+}
+
+#[test]
+fn wherever_two_handlers_are_stopped_the_head_ends_at_what_upstream_holds() {
+    let runs = stop_two_anywhere(&RealFlow, |ledger| ledger).unwrap();
+    assert!(runs > 1_000, "only {runs} runs");
 }
 
 /// Looks once, and handles what was found.

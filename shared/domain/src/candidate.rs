@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::contract::{ChangeEvent, Detector, MessageType, SourceKind, WorkMessage};
+use crate::contract::{ChangeEvent, Detector, MessageType, WorkMessage};
 use crate::digest::Sha256Digest;
 use crate::head::{HeadView, Validators};
 use crate::ids::{EntityKey, EventId, SourceId, key_part};
@@ -78,20 +78,7 @@ impl Candidate {
 
     /// The sighting as the contract writes it.
     pub fn event(&self) -> ChangeEvent {
-        ChangeEvent {
-            change_event_id: self.event_id(),
-            detector: self.detector,
-            source: Some(SourceKind::of(&self.uri)),
-            source_id: Some(self.key.source.clone()),
-            entity_id: Some(self.key.entity.clone()),
-            source_uri: self.uri.clone(),
-            version_hint: self.version_hint.clone(),
-            detected_at: self.detected_at,
-            received_at: self.received_at,
-            content_digest: None,
-            content_length_bytes: None,
-            notes: self.notes.clone(),
-        }
+        ChangeEvent { notes: self.notes.clone(), ..self.message().event() }
     }
 
     /// The message that asks the handler to look.

@@ -220,7 +220,7 @@ impl Source {
             return Ok(self);
         }
         Err(Fault::rejected("source.invalid", format!("source `{}` cannot be registered: {}", self.id, wrong.join("; ")))
-            .remedy("correct it and apply the file again"))
+            .remedy("correct that and try again; nothing was registered"))
     }
 
     /// The entity behind `url`.

@@ -1,6 +1,7 @@
 //! What can go wrong with the file and the folder, as faults that name the path and what to do about it.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use rusqlite::ErrorCode;
@@ -79,6 +80,14 @@ pub(crate) fn io_fault(doing: &str, path: &Path, error: &io::Error) -> Fault {
 /// The store was dropped, or its thread died.
 pub(crate) fn stopped() -> Fault {
     Fault::retryable("store.stopped", "the store is shutting down").remedy("start the program again")
+}
+
+/// Runs work on the database; a panic is a failure like any other. Without what it said, which may repeat
+/// a payload. What it wrote is rolled back by the caller, so nothing half done is seen.
+pub(crate) fn caught<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
+        Err(Fault::permanent("store.panic", "work on the store panicked; standard error has the details").remedy("please report it").into())
+    })
 }
 
 /// Runs work that waits for the disk where it holds up nobody.

@@ -8,7 +8,7 @@ use rusqlite::Connection;
 use tidemark_domain::Fault;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::failure::{Failure, stopped};
+use crate::failure::{Failure, caught, stopped};
 
 /// Most writes that share one fsync.
 const GROUP_JOBS_MAX: usize = 256;
@@ -22,13 +22,12 @@ pub(crate) struct GroupCommit {
 }
 
 impl GroupCommit {
-    /// Starts the thread. It keeps `kept` until the last write is done.
-    pub(crate) fn start(connection: Connection, file: PathBuf, kept: impl Send + 'static) -> std::io::Result<Self> {
+    /// Starts the thread. It calls `leave` when the last write is done.
+    pub(crate) fn start(connection: Connection, file: PathBuf, leave: impl FnOnce(&Connection) + Send + 'static) -> std::io::Result<Self> {
         let (jobs, waiting) = mpsc::channel(WAITING_JOBS_MAX);
         let thread = thread::Builder::new().name("tidemark-writer".into()).spawn(move || {
             write_groups(&connection, waiting, &file);
-            drop(connection);
-            drop(kept);
+            leave(&connection);
         })?;
         Ok(Self { jobs: Some(jobs), thread: Some(thread) })
     }
@@ -91,7 +90,8 @@ struct Pending<T, W> {
 
 impl<T: Send, W: FnOnce(&Connection) -> Result<T, Failure> + Send> Job for Pending<T, W> {
     fn run(&mut self, connection: &Connection, file: &Path) -> bool {
-        self.result = self.work.take().map(|work| work(connection).map_err(|failure| failure.fault(file)));
+        // A panic fails one write, not the thread and every write after it.
+        self.result = self.work.take().map(|work| caught(|| work(connection)).map_err(|failure| failure.fault(file)));
         matches!(self.result, Some(Ok(_)))
     }
 

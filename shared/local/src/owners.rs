@@ -89,15 +89,24 @@ impl LocalStore {
     }
 }
 
+/// Leaves nothing behind after a clean end. What cannot be cleaned up now is left to recovery, for which the
+/// lock file stays.
+pub(crate) fn leave(connection: &Connection, dir: &Path, owner: &str, lock: OwnerLock) {
+    if release(connection, owner, None).is_ok() && fs::remove_dir_all(staging_dir(dir, owner)).is_ok() {
+        let _ = fs::remove_file(&lock.path);
+    }
+}
+
 /// Ends what `owner` had in hand, at `now` or, when it opens under its old name, for any moment.
 pub(crate) fn release(connection: &Connection, owner: &str, now: Option<Timestamp>) -> Result<(usize, usize), Failure> {
     let now = At(now.unwrap_or_default());
     let messages =
         connection.execute("UPDATE messages SET owner = NULL, visible_at = min(visible_at, ?2) WHERE owner = ?1", params![owner, now])?;
-    // '0' follows '/': these are all claimants that begin with the owner and a slash.
+    // '0' follows '/': these are all claimants that begin with the owner and a slash. Given back, and not only
+    // cut short: perhaps nobody comes to that step again, and it would look stuck for ever.
     let claims = connection.execute(
-        "UPDATE runs SET lease_until = min(lease_until, ?2)
-         WHERE status = 'pending' AND claimant >= ?1 || '/' AND claimant < ?1 || '0' AND lease_until > ?2",
+        "UPDATE runs SET status = 'failed', lease_until = min(lease_until, ?2)
+         WHERE status = 'pending' AND claimant >= ?1 || '/' AND claimant < ?1 || '0'",
         params![owner, now],
     )?;
     Ok((messages, claims))
@@ -164,6 +173,32 @@ mod tests {
         LocalStore::open(dir, owner, StoreSettings::default()).unwrap()
     }
 
+    /// Ends `dead` as `kill -9` does: a clean end gives everything back, so what it had is put in its hand again.
+    async fn kill(dead: LocalStore, witness: &LocalStore) {
+        let dir = dead.dir().to_owned();
+        drop(dead);
+        fs::create_dir_all(staging_dir(&dir, "dead")).unwrap();
+        fs::write(staging_dir(&dir, "dead").join("0-left"), "bytes").unwrap();
+        fs::write(lock_path(&dir, "dead"), "").unwrap();
+        let in_hand = |connection: &Connection| {
+            connection.execute("UPDATE messages SET owner = 'dead', visible_at = ?1", [At(at(60_000))])?;
+            connection.execute("UPDATE runs SET status = 'pending', lease_until = ?1 WHERE claimant = 'dead/1'", [At(at(LEASE_MS))])?;
+            Ok(())
+        };
+        witness.write(in_hand).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_clean_end_leaves_nothing_behind() {
+        let dir = tempfile::tempdir().unwrap();
+        let (first, second) = (open(dir.path(), "first"), open(dir.path(), "second"));
+        first.enqueue(&[candidate(&entity("a"), at(0), None).message()], at(0)).await.unwrap();
+        first.receive(at(0), 60_000, 1).await.unwrap();
+        drop(first);
+        assert!(!staging_dir(dir.path(), "first").exists() && !lock_path(dir.path(), "first").exists());
+        assert_eq!(second.receive(at(1), 60_000, 1).await.unwrap().len(), 1, "what it had in hand is there at once");
+    }
+
     #[tokio::test]
     async fn what_a_dead_process_had_in_hand_goes_back_to_the_others() {
         let dir = tempfile::tempdir().unwrap();
@@ -173,13 +208,13 @@ mod tests {
         assert_eq!(dead.receive(at(0), 60_000, 10).await.unwrap().len(), 1);
         granted(&dead, &theirs, "dead/1", at(0)).await;
         granted(&alive, &mine, "alive/1", at(0)).await;
-        fs::write(staging_dir(dir.path(), "dead").join("0-left"), "bytes").unwrap();
 
         assert_eq!(alive.recover(at(1)).await.unwrap(), Recovered::default(), "who lives keeps what it has");
         assert_eq!(alive.receive(at(1), 60_000, 10).await.unwrap(), []);
-        drop(dead);
+        kill(dead, &alive).await;
         let recovered = alive.recover(at(2)).await.unwrap();
         assert_eq!(recovered, Recovered { owners: vec!["dead".into()], messages: 1, claims: 1 });
+        assert_eq!(alive.stuck_claims(at(LEASE_MS + 1), 10).await.unwrap().len(), 1, "only that of who lives");
         let again = alive.receive(at(2), 60_000, 10).await.unwrap();
         assert_eq!(again.iter().map(|delivery| delivery.attempt).collect::<Vec<_>>(), [2], "the attempt stays counted");
         granted(&alive, &theirs, "alive/2", at(2)).await;
@@ -207,7 +242,7 @@ mod tests {
         dead.enqueue(&[candidate(&entity("a"), at(0), None).message()], at(0)).await.unwrap();
         dead.receive(at(0), 60_000, 1).await.unwrap();
         let stores: Vec<LocalStore> = (0..4).map(|n| open(dir.path(), &format!("w{n}"))).collect();
-        drop(dead);
+        kill(dead, &stores[0]).await;
         let mut recoveries = tokio::task::JoinSet::new();
         for store in stores {
             recoveries.spawn(async move { (store.recover(at(1)).await.unwrap(), store) });

@@ -10,7 +10,7 @@ use rusqlite::Connection;
 use tidemark_domain::Fault;
 use tokio::sync::oneshot;
 
-use crate::failure::{Failure, stopped};
+use crate::failure::{Failure, caught, stopped};
 
 type Read = Box<dyn FnOnce(&Connection, &Path) + Send>;
 
@@ -56,7 +56,7 @@ impl Readers {
 fn at_one_moment<T>(connection: &Connection, work: impl FnOnce(&Connection) -> Result<T, Failure>) -> Result<T, Failure> {
     let execute = |sql: &str| connection.prepare_cached(sql)?.execute([]);
     execute("BEGIN")?;
-    let result = work(connection);
+    let result = caught(|| work(connection));
     execute("COMMIT")?;
     result
 }

@@ -43,7 +43,7 @@ impl Secrets for LocalSecrets {
             });
         }
         if let Some(path) = reference.strip_prefix("file:") {
-            return self.from_file(path).await;
+            return self.in_file(path).await;
         }
         // Not repeated: somebody may have written the secret itself here.
         Err(Fault::rejected("secret.reference", "a secret is referred to as env:NAME or file:PATH"))
@@ -52,7 +52,7 @@ impl Secrets for LocalSecrets {
 
 impl LocalSecrets {
     /// A file is read again when it has changed, so that a rotated secret is valid at once.
-    async fn from_file(&self, path: &str) -> Result<String, Fault> {
+    async fn in_file(&self, path: &str) -> Result<String, Fault> {
         let known = |read: &HashMap<String, (SystemTime, String)>, at| {
             read.get(path).filter(|(then, _)| *then == at).map(|(_, secret)| secret.clone())
         };

@@ -79,13 +79,15 @@ impl LocalStore {
         let (connection, readers) = connect(&file, owner, &settings).map_err(|failure| failure.fault(&file))?;
         owners::clear_staging(dir, owner)?;
         let started = |error: std::io::Error| Fault::retryable("store.threads", format!("cannot start a thread: {error}"));
+        let (folder, name) = (dir.to_owned(), owner.to_owned());
+        let leave = move |connection: &Connection| owners::leave(connection, &folder, &name, lock);
         let inner = Inner {
             dir: dir.to_owned(),
             owner: owner.to_owned(),
             enqueued: Notify::new(),
             serial: AtomicU64::new(0),
             // An owner is alive until its last write is done.
-            writer: GroupCommit::start(connection, file.clone(), lock).map_err(started)?,
+            writer: GroupCommit::start(connection, file.clone(), leave).map_err(started)?,
             readers: Readers::start(readers, &file).map_err(started)?,
         };
         Ok(Self { inner: Arc::new(inner) })
@@ -202,6 +204,24 @@ mod tests {
             tokio::join!(store.write(|connection| insert(connection, "a")), bad, store.write(|connection| insert(connection, "b")));
         assert_eq!(bad.unwrap_err().code, "test.no");
         assert_eq!((first, second), (Ok(()), Ok(())));
+        assert_eq!(sources(&store).await, ["a", "b"]);
+    }
+
+    #[tokio::test]
+    async fn a_panic_fails_its_own_work_and_nothing_else() {
+        let (store, _dir) = opened(StoreSettings::default());
+        let bad = store.write(|connection| {
+            insert(connection, "bad")?;
+            let nothing: [u8; 0] = [];
+            Ok(nothing[connection.changes() as usize])
+        });
+        let (first, bad, second) =
+            tokio::join!(store.write(|connection| insert(connection, "a")), bad, store.write(|connection| insert(connection, "b")));
+        assert_eq!((first, bad.unwrap_err().code.as_ref(), second), (Ok(()), "store.panic", Ok(())));
+        for _ in 0..2 * READERS {
+            let nothing: Vec<u8> = Vec::new();
+            assert_eq!(store.read(move |_| Ok(nothing[0])).await.unwrap_err().code, "store.panic");
+        }
         assert_eq!(sources(&store).await, ["a", "b"]);
     }
 

@@ -23,6 +23,9 @@ use crate::store::LocalStore;
 /// Shortest wait of a message that is not due yet: the loop never spins on it.
 const POSTPONE_MS_MIN: i64 = 50;
 
+/// Longest wait before the next try, whatever the other side asks for (I14).
+const RETRY_MS_MAX: u64 = 24 * 3600 * 1000;
+
 /// How a worker works.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerSettings {
@@ -197,7 +200,7 @@ impl<C: Clock> Teller<C> {
         match fault.kind {
             FaultKind::Retryable { after_ms } if delivery.attempt < self.backoff.attempts_max => {
                 let wait_ms = self.backoff.wait_ms(delivery.attempt, delivery.message.change_event_id.as_str());
-                Some(now.plus_ms(millis(wait_ms.max(after_ms.unwrap_or(0)))))
+                Some(now.plus_ms(millis(wait_ms.max(after_ms.unwrap_or(0).min(RETRY_MS_MAX)))))
             }
             FaultKind::Retryable { .. } | FaultKind::Permanent | FaultKind::Rejected => None,
         }

@@ -1,7 +1,7 @@
 //! From a message to a commit. All before the commit is invisible and repeatable; the commit is one
 //! transaction (I5); a crash anywhere ends, after redelivery, in the state of one clean run.
 
-use tidemark_domain::contract::{ChangeEvent, SourceKind, WorkMessage};
+use tidemark_domain::contract::WorkMessage;
 use tidemark_domain::digest::DigestWriter;
 use tidemark_domain::documents::{Documents, RunFacts};
 use tidemark_domain::{Artifact, Fault, Frozen, HeadView, Identity, NoOp, Observed, Outcome, Source, Step, Timestamp};
@@ -146,7 +146,7 @@ where
 
     // 3. Claim the step.
     let frozen = Frozen {
-        event: event_of(message),
+        event: message.event(),
         observed: offered.observed.clone(),
         software_version: attempt.software_version.clone(),
         policy_set: attempt.policy_set.clone(),
@@ -168,11 +168,12 @@ where
         }
     };
 
-    // 4 to 7, giving the claim back if they fail: the next attempt need not wait for the lease.
+    // 4 to 7, giving the claim back unless they commit: who comes next need not wait for the lease.
     let claimed = Claimed { step: &step, view: &view, token, frozen: &frozen, message };
     let result = finalize(ports, &claimed, offered).await;
-    if result.is_err() {
-        // The first fault is the one to report; an unreturned claim only costs the wait for its lease.
+    if !matches!(result, Ok(Pass::Done(_))) {
+        // The first fault is the one to report; an unreturned claim only costs the wait for its lease. Also
+        // before starting again: the next start may come to the same step, and would wait for itself.
         let _ = ports.ledger.fail(&step, token, ports.clock.now()).await;
     }
     result
@@ -322,22 +323,4 @@ fn nothing_to_do(view: &HeadView, step: &Step, message: &WorkMessage) -> Option<
     }
     let decision = view.decisions.get(&step.identity)?.clone();
     Some(Outcome::NoOp { why: NoOp::Decided { identity: step.identity, decision } })
-}
-
-/// The sighting behind a message.
-fn event_of(message: &WorkMessage) -> ChangeEvent {
-    ChangeEvent {
-        change_event_id: message.change_event_id.clone(),
-        detector: message.detector,
-        source: Some(SourceKind::of(&message.source_uri)),
-        source_id: Some(message.source.clone()),
-        entity_id: Some(message.entity_id.clone()),
-        source_uri: message.source_uri.clone(),
-        version_hint: message.version_hint.clone(),
-        detected_at: message.detected_at,
-        received_at: message.observed_at,
-        content_digest: None,
-        content_length_bytes: None,
-        notes: None,
-    }
 }

@@ -37,6 +37,8 @@ pub struct SourceStatus {
     pub revision: u64,
     /// When that was committed.
     pub changed_at: Option<Timestamp>,
+    /// Seconds between looks; `None` if nobody polls it.
+    pub interval_s: Option<u64>,
     /// Where the poller goes on.
     pub checkpoint: Option<Checkpoint>,
     /// What the poller remembers.
@@ -92,6 +94,7 @@ async fn source_status(
         fault,
         revision: view.revision(),
         changed_at: view.head.as_ref().map(|head| head.changed_at),
+        interval_s: source.poll.as_ref().map(|plan| poll.as_ref().map_or(plan.every_s, |poll| poll.interval_s)),
         checkpoint,
         poll,
         undecided,

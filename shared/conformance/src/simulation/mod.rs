@@ -3,6 +3,7 @@
 //! Once all is quiet, the store is what one careful worker would have left.
 
 mod executor;
+mod pair;
 mod watched;
 mod world;
 
@@ -14,11 +15,12 @@ use tidemark_domain::{EntityKey, Identity, Source};
 use tidemark_pipeline::ports::{Ledger, Sources as _};
 
 pub use executor::{Turns, at_once};
+pub use pair::stop_two_anywhere;
 pub use watched::Watched;
 
 use crate::flow::Flow;
 use crate::gate::Gated;
-use crate::invariants::broken;
+use crate::invariants::{Seen, broken};
 use crate::model::{Model, ModelClock, ModelLedger, ModelUpstream};
 use crate::samples::{at, source, url};
 use world::{Ports, World};
@@ -28,8 +30,25 @@ const STEPS: usize = 1_500;
 
 /// Runs one simulation, with `plant` between the line and the model's ledger, and shows what it left.
 pub fn simulate<L: Ledger + Clone>(seed: u64, flow: &impl Flow, plant: impl FnOnce(ModelLedger) -> L) -> Result<Value, String> {
-    let (model, upstream, turns) = (Model::default(), ModelUpstream::default(), Arc::new(Turns));
+    let (model, upstream) = (Model::default(), ModelUpstream::default());
     upstream.serve_slowly(1);
+    let (ports, watched) = wired(&model, &upstream, plant)?;
+    let mut world = World::new(seed, flow, &ports, &model, &upstream);
+    for _ in 0..STEPS {
+        world.step();
+    }
+    let seen = world.come_to_rest()?;
+    at_rest(&model, &seen, &watched)?;
+    Ok(model.snapshot())
+}
+
+/// All ports of `model`, with one source that may look anywhere, and the watched ledger among them.
+fn wired<L: Ledger + Clone>(
+    model: &Model,
+    upstream: &ModelUpstream,
+    plant: impl FnOnce(ModelLedger) -> L,
+) -> Result<(Ports<L>, Watched<L>), String> {
+    let turns = Arc::new(Turns);
     let registered = Source { allow: vec![url("")], ..source("samples", 60) };
     at_once(model.sources.apply(std::slice::from_ref(&registered), true, at(0))).map_err(|fault| fault.to_string())?;
     let watched = Watched::new(plant(model.ledger.clone()));
@@ -43,16 +62,13 @@ pub fn simulate<L: Ledger + Clone>(seed: u64, flow: &impl Flow, plant: impl FnOn
         clock: ModelClock::at(at(0)),
         registered,
     };
-    let mut world = World::new(seed, flow, &ports, &model, &upstream);
-    for _ in 0..STEPS {
-        world.step();
-    }
-    let seen = world.come_to_rest()?;
+    Ok((ports, watched))
+}
+
+/// Says what is wrong now that all is quiet, or was wrong on the way.
+fn at_rest<L>(model: &Model, seen: &Seen, watched: &Watched<L>) -> Result<(), String> {
     let ended: BTreeMap<EntityKey, Identity> =
         seen.iter().map(|(key, held)| (key.clone(), held.last().copied().unwrap_or(Identity::Absent))).collect();
-    at_once(broken(&model, &seen, &ended))?;
-    match watched.wrong() {
-        Some(wrong) => Err(wrong),
-        None => Ok(model.snapshot()),
-    }
+    at_once(broken(model, seen, &ended))?;
+    watched.wrong().map_or(Ok(()), Err)
 }

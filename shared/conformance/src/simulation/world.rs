@@ -22,7 +22,9 @@ use crate::samples::{candidate, content, entity, url};
 const NAMES: [&str; 3] = ["samples", "b", "c"];
 const VERSIONS: [&str; 3] = ["AAA", "BBB", "CCC"];
 const WORKERS: usize = 5;
-const LEASE_MS: i64 = 10_000;
+pub(super) const LEASE_MS: i64 = 10_000;
+/// Steps between the last two changes of upstream.
+const FLICKER_STEPS_MAX: usize = 150;
 /// Rounds in which everything must have come to rest.
 const ROUNDS_MAX: usize = 60;
 
@@ -49,7 +51,7 @@ enum Work {
 }
 
 /// What a task came to.
-enum Done {
+pub(super) enum Done {
     Submitted(Result<(), Fault>),
     Handled(Result<Handled, Fault>),
     Other,
@@ -95,16 +97,38 @@ impl<'a, F: Flow, L: Ledger> World<'a, F, L> {
         }
     }
 
-    /// Upstream stops changing and tells its last news once, while old bytes are still on their way; then all
-    /// work is done to its end. Nobody looks again after that: whatever goes wrong now, stays wrong.
+    /// Upstream changes once more, and often takes that back while the bytes are on their way. Then it stops and
+    /// tells its last news, once, and all work is done to its end. Nobody looks again after that: what is wrong
+    /// now stays wrong.
     pub(super) fn come_to_rest(mut self) -> Result<Seen, String> {
         for name in NAMES {
+            let next = self.chance.pick(&VERSIONS);
+            self.change_to(name, Some(next));
+        }
+        for _ in 0..self.chance.below(FLICKER_STEPS_MAX) {
+            match self.chance.below(8) {
+                0 => self.tell_news(),
+                1 => self.receive(),
+                _ => self.go_on(true),
+            }
+        }
+        for name in NAMES {
+            if self.chance.once_in(2) {
+                self.take_back(name)?;
+            }
             self.serve(name);
             let last = self.candidate(name, None);
             self.news.push(last);
         }
         self.finish()?;
         Ok(self.seen)
+    }
+
+    /// Upstream is again at what the head says, whoever is about to commit something else.
+    fn take_back(&mut self, name: &'static str) -> Result<(), String> {
+        let head = at_once(self.model.ledger.head(&entity(name))).map_err(|fault| fault.to_string())?.identity();
+        self.change_to(name, VERSIONS.into_iter().find(|bytes| content(bytes) == head));
+        Ok(())
     }
 
     /// Goes on until nothing is left to tell, to handle or to publish.
@@ -133,9 +157,13 @@ impl<'a, F: Flow, L: Ledger> World<'a, F, L> {
 
     fn upstream_changes(&mut self) {
         let name = self.chance.pick(&NAMES);
-        let now = self.held.get(name).copied().flatten();
         let next = if self.chance.once_in(4) { None } else { Some(self.chance.pick(&VERSIONS)) };
-        if next == now {
+        self.change_to(name, next);
+    }
+
+    /// Upstream holds `next`, and mostly somebody has news of it.
+    fn change_to(&mut self, name: &'static str, next: Option<&'static str>) {
+        if next == self.held.get(name).copied().flatten() {
             return;
         }
         self.held.insert(name, next);
@@ -279,7 +307,7 @@ impl<'a, F: Flow, L: Ledger> World<'a, F, L> {
 }
 
 /// One attempt at a message.
-async fn handled<L: Ledger>(flow: &impl Flow, ports: &Ports<L>, message: WorkMessage, claimant: String) -> Done {
+pub(super) async fn handled<L: Ledger>(flow: &impl Flow, ports: &Ports<L>, message: WorkMessage, claimant: String) -> Done {
     let handle = HandlePorts {
         ledger: &ports.ledger,
         artifacts: &ports.artifacts,

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::change_event::Detector;
+use super::change_event::{ChangeEvent, Detector, SourceKind};
 use crate::ids::{EntityId, EntityKey, EventId, SourceId};
 use crate::step::UpstreamOrder;
 use crate::time::Timestamp;
@@ -77,6 +77,24 @@ impl WorkMessage {
     /// The entity to look at.
     pub fn key(&self) -> EntityKey {
         EntityKey { source: self.source.clone(), entity: self.entity_id.clone() }
+    }
+
+    /// The sighting behind this message.
+    pub fn event(&self) -> ChangeEvent {
+        ChangeEvent {
+            change_event_id: self.change_event_id.clone(),
+            detector: self.detector,
+            source: Some(SourceKind::of(&self.source_uri)),
+            source_id: Some(self.source.clone()),
+            entity_id: Some(self.entity_id.clone()),
+            source_uri: self.source_uri.clone(),
+            version_hint: self.version_hint.clone(),
+            detected_at: self.detected_at,
+            received_at: self.observed_at,
+            content_digest: None,
+            content_length_bytes: None,
+            notes: None,
+        }
     }
 
     /// The place of this version in upstream's own order.

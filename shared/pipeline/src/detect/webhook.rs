@@ -1,7 +1,7 @@
 //! A provider calls our URL. Verified over the raw bytes before anything is parsed, refused unless every
 //! check passes (I10), and answered only after replay log and queue have it.
 
-use tidemark_domain::webhook::{RawDelivery, SecretSet, candidate, verify};
+use tidemark_domain::webhook::{RawDelivery, SecretSet, candidate, code, verify};
 use tidemark_domain::{Candidate, Fault, SourceId, Timestamp};
 
 use crate::ports::{Accepted, Intake, Secrets, Sources};
@@ -37,9 +37,15 @@ pub async fn receive<S: Sources, K: Secrets, I: Intake>(
     }
     let mut keys = Vec::with_capacity(plan.secrets.len());
     for reference in &plan.secrets {
-        keys.push(ports.secrets.secret(reference).await?);
+        keys.push(ports.secrets.secret(reference).await.map_err(|fault| no_secret(&source.id, &fault))?);
     }
     let verified = verify(delivery, plan, &SecretSet::new(&plan.scheme, keys)?, now)?;
     let candidate = Candidate { arrival, ..candidate(&source, &verified, now)? };
     submit(ports.intake, &candidate, now).await
+}
+
+/// Who calls learns that there is no secret; only the operator learns where it was looked for.
+fn no_secret(source: &SourceId, fault: &Fault) -> Fault {
+    tracing::warn!(%source, code = %fault.code, %fault, "a secret cannot be read");
+    Fault { kind: fault.kind, ..Fault::rejected(code::NO_SECRET, "this source has no secret to verify deliveries with") }
 }
