@@ -16,6 +16,14 @@ use tidemark_domain::source::{WebhookPlan, WebhookScheme};
 /// The secret of every test source.
 pub const SECRET: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
 
+/// A sources file with one source, `push`, whose deliveries may name what lies below `prefix`.
+pub fn push_source(prefix: &str) -> String {
+    format!(
+        "sources:\n  - id: push\n    allow: [\"{prefix}\"]\n    allow_http: true\n    allow_private: true\n    \
+         webhook: {{ scheme: standard-webhooks, secrets: [SECRET] }}\n"
+    )
+}
+
 /// Now, for signatures.
 #[expect(clippy::disallowed_methods, reason = "signatures carry the real time, and the process under test compares it with its own")]
 pub fn now() -> Timestamp {

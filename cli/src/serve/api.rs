@@ -20,6 +20,7 @@ use tidemark_pipeline::ports::{Accepted, ArtifactStore, ByteStream, Clock, FeedQ
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
+use super::connections::Limited;
 use super::page;
 use super::problem::Problem;
 use crate::node::Node;
@@ -36,7 +37,7 @@ pub(super) async fn serve(node: Node, listener: TcpListener, mut stopping: watch
     let stopped = async move {
         let _ = stopping.wait_for(|stop| *stop).await;
     };
-    axum::serve(listener, router(node))
+    axum::serve(Limited::new(listener), router(node))
         .with_graceful_shutdown(stopped)
         .await
         .map_err(|error| Fault::permanent("serve.http", format!("the HTTP server stopped: {error}")))
@@ -131,8 +132,12 @@ async fn change(State(node): Shared, Path(id): Path<String>) -> Result<Response,
 }
 
 async fn explanation(State(node): Shared, Path(id): Path<String>) -> Result<Response, Problem> {
-    let found = explain(&node.store, &node.store, &node.store, &id).await;
-    Ok(Json(found.map_err(|fault| Problem(StatusCode::NOT_FOUND, fault))?).into_response())
+    match explain(&node.store, &node.store, &node.store, &id).await {
+        Ok(found) => Ok(Json(found).into_response()),
+        // A store that cannot answer is not the same as nothing there.
+        Err(fault) if fault.code == "explain.unknown" => Err(Problem(StatusCode::NOT_FOUND, fault)),
+        Err(fault) => Err(fault.into()),
+    }
 }
 
 async fn sources(State(node): Shared) -> Result<Response, Problem> {

@@ -2,6 +2,7 @@
 //! is taken up by the next start where it stopped.
 
 mod api;
+mod connections;
 mod example;
 mod page;
 mod problem;

@@ -14,7 +14,7 @@ macro_rules! delegate_other_ledger_calls {
             validators: &Validators,
             order: Option<&UpstreamOrder>,
             now: Timestamp,
-        ) -> Result<(), Fault> {
+        ) -> Result<tidemark_pipeline::ports::Confirmed, Fault> {
             self.$field.confirm(key, revision, validators, order, now).await
         }
 

@@ -11,7 +11,7 @@ use tidemark_domain::{
     UpstreamOrder, Validators,
 };
 use tidemark_pipeline::ports::{
-    Applied, ArtifactStore, ByteStream, ChangeName, Claim, ClaimRequest, Commit, Committed, Document, FeedQuery, FencingToken, Fetched,
+    Applied, ArtifactStore, ByteStream, ChangeName, Claim, ClaimRequest, Commit, Committed, Confirmed, Document, FeedQuery, FencingToken, Fetched,
     HintRecord, Ledger, Logged, Observation, Placed, ReplayLog, Sources, Staging, Tally, Undecided, Upstream, WorkQueue,
 };
 
@@ -115,7 +115,7 @@ impl<P: Ledger, G: Gate> Ledger for Gated<P, G> {
         validators: &Validators,
         order: Option<&UpstreamOrder>,
         now: Timestamp,
-    ) -> Result<(), Fault> {
+    ) -> Result<Confirmed, Fault> {
         self.gate.pass("confirm", self.port.confirm(key, revision, validators, order, now)).await
     }
 

@@ -12,7 +12,7 @@ use tidemark_domain::{
 };
 use tidemark_pipeline::handle::{Attempt, HandlePorts, Handled};
 use tidemark_pipeline::ports::{
-    ArtifactStore, ByteStream as _, ChangeName, Claim, ClaimRequest, Clock, Commit, Committed, FeedQuery, FencingToken, Fetched, Ledger,
+    ArtifactStore, ByteStream as _, ChangeName, Claim, ClaimRequest, Clock, Commit, Committed, Confirmed, FeedQuery, FencingToken, Fetched, Ledger,
     Observation, Placed, ReplayLog, Sources, Staging as _, Upstream, WorkQueue,
 };
 
@@ -148,17 +148,17 @@ impl Flow for PlantedFlow {
         let identity = artifact.as_ref().map_or(Identity::Absent, |artifact| Identity::Content(artifact.sha256));
         let step = Step { key, base_revision: view.revision(), identity };
         if let Some(outcome) = settled(&view, &step, message) {
-            ports.ledger.confirm(&step.key, step.base_revision, &observed.validators, message.order().as_ref(), now).await?;
+            let order = message.order();
+            let confirmed = ports.ledger.confirm(&step.key, step.base_revision, &observed.validators, order.as_ref(), now).await?;
             // From here on older bytes cannot commit. If they did before, nothing was confirmed.
-            let moved = ports.ledger.head(&step.key).await?.revision() != step.base_revision;
-            if moved && *self != PlantedFlow::NoOpByOldHead {
+            if confirmed == Confirmed::HeadMoved && *self != PlantedFlow::NoOpByOldHead {
                 return Err(retry("start again"));
             }
             ports.replay.settle(&message.change_event_id, &outcome, now).await?;
             return Ok(Handled::Settled(outcome));
         }
         let frozen = Frozen {
-            event: event_of(message),
+            event: message.event(),
             observed,
             software_version: attempt.software_version.clone(),
             policy_set: attempt.policy_set.clone(),
@@ -224,23 +224,6 @@ impl Flow for PlantedFlow {
 
 fn artifact(bytes: &[u8], media_type: Option<String>) -> Artifact {
     Artifact { sha256: Sha256Digest::of(bytes), size_bytes: bytes.len() as u64, media_type }
-}
-
-fn event_of(message: &WorkMessage) -> tidemark_domain::contract::ChangeEvent {
-    tidemark_domain::contract::ChangeEvent {
-        change_event_id: message.change_event_id.clone(),
-        detector: message.detector,
-        source: None,
-        source_id: Some(message.source.clone()),
-        entity_id: Some(message.entity_id.clone()),
-        source_uri: message.source_uri.clone(),
-        version_hint: message.version_hint.clone(),
-        detected_at: message.detected_at,
-        received_at: message.observed_at,
-        content_digest: None,
-        content_length_bytes: None,
-        notes: None,
-    }
 }
 
 /// The outcome, if nothing is left to do.

@@ -106,7 +106,6 @@ fn two_handlers_of_the_short_line_can_be_stopped_anywhere() {
 fn old_bytes_that_commit_after_a_confirmation_are_found() {
     assert_says(stopped(&PlantedFlow::Sound, Some(LedgerBug::NoEpochCheck)), "upstream ended at");
     assert_says(simulated(&PlantedFlow::Sound, Some(LedgerBug::NoEpochCheck)), "upstream ended at");
-    assert_says(simulated(&RealFlow, Some(LedgerBug::NoEpochCheck)), "upstream ended at");
 }
 
 #[test]

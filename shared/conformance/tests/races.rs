@@ -4,9 +4,9 @@
 
 use tidemark_conformance::flow::RealFlow;
 use tidemark_conformance::model::{Model, ModelClock, ModelUpstream};
-use tidemark_conformance::samples::{at, candidate, content, entity, source, url};
+use tidemark_conformance::samples::{at, candidate, content, entity, etag, source, url};
 use tidemark_conformance::simulation::{at_once, stop_two_anywhere};
-use tidemark_domain::{Identity, Outcome, Source};
+use tidemark_domain::{HeadView, HintKey, Identity, Outcome, Source};
 use tidemark_pipeline::detect::poll::{PollPorts, look};
 use tidemark_pipeline::handle::{Attempt, HandlePorts, Handled, handle};
 use tidemark_pipeline::ports::{Ledger as _, Sources as _};
@@ -97,9 +97,16 @@ fn looked_at(model: &Model, upstream: &ModelUpstream, ms: i64) {
 #[test]
 fn a_look_finds_bytes_that_come_back_again_and_again() {
     let (model, upstream) = (Model::default(), ModelUpstream::default());
+    let mut before = Vec::new();
     for (ms, bytes) in (1..).zip(["A", "B", "A", "B"]) {
+        before.push(at_once(model.ledger.head(&entity("e"))).unwrap());
         upstream.hold(&url("e"), bytes);
         looked_at(&model, &upstream, ms * 1_000);
         assert_eq!(head(&model), (u64::try_from(ms).unwrap(), content(bytes)));
     }
+    // Twice from A to B: nothing but the moment of the decision tells the second sighting from a copy.
+    let to_b = |view: &HeadView| HintKey::poll(&entity("e"), view, &etag("B"));
+    let timeless = |view: &HeadView| to_b(&HeadView { decided_at: None, ..view.clone() });
+    assert_eq!(timeless(&before[1]), timeless(&before[3]));
+    assert_ne!(to_b(&before[1]), to_b(&before[3]));
 }

@@ -4,7 +4,7 @@ use tidemark_conformance::flow::RealFlow;
 use tidemark_conformance::simulation::simulate;
 
 /// As many as take some five to ten seconds.
-const SEEDS: u64 = 500;
+const SEEDS: u64 = 200;
 
 #[test]
 fn every_interleaving_ends_at_what_upstream_holds() {

@@ -78,6 +78,14 @@ pub(crate) fn fail(connection: &Connection, step: &Step, token: FencingToken) ->
     Ok(())
 }
 
+/// Gives back what claimants still have whose names begin with `claimants` and a dash.
+pub(crate) fn give_back(connection: &Connection, claimants: &str) -> rusqlite::Result<()> {
+    // '.' follows '-'.
+    let mut give_back = connection
+        .prepare_cached("UPDATE runs SET status = 'failed' WHERE status = 'pending' AND claimant >= ?1 || '-' AND claimant < ?1 || '.'")?;
+    give_back.execute([claimants]).map(drop)
+}
+
 /// What the ledger says of a run.
 pub(crate) fn record(connection: &Connection, run: &RunId) -> rusqlite::Result<Option<LedgerRecord>> {
     let mut one = connection.prepare_cached(&format!("{RECORDS} WHERE run_id = ?1"))?;

@@ -2,7 +2,7 @@
 
 use tidemark_domain::contract::{ChangeRecord, LedgerRecord};
 use tidemark_domain::{Decision, EntityKey, Fault, HeadView, Identity, RunId, Step, Timestamp, UpstreamOrder, Validators};
-use tidemark_pipeline::ports::{ChangeName, Claim, ClaimRequest, Commit, Committed, FeedQuery, FencingToken, Ledger, Placed};
+use tidemark_pipeline::ports::{ChangeName, Claim, ClaimRequest, Commit, Committed, Confirmed, FeedQuery, FencingToken, Ledger, Placed};
 
 use crate::store::LocalStore;
 use crate::{claims, feed, heads};
@@ -35,13 +35,14 @@ impl Ledger for LocalStore {
         validators: &Validators,
         order: Option<&UpstreamOrder>,
         now: Timestamp,
-    ) -> Result<(), Fault> {
+    ) -> Result<Confirmed, Fault> {
         let (key, validators, order) = (key.clone(), validators.clone(), order.cloned());
         self.write(move |connection| {
-            if heads::revision(connection, &key)?.0 == revision {
-                heads::confirm(connection, &key, &validators, order.as_ref(), now)?;
+            if heads::revision(connection, &key)?.0 != revision {
+                return Ok(Confirmed::HeadMoved);
             }
-            Ok(())
+            heads::confirm(connection, &key, &validators, order.as_ref(), now)?;
+            Ok(Confirmed::Done)
         })
         .await
     }

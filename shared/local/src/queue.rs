@@ -9,8 +9,8 @@ use tidemark_pipeline::ports::WorkQueue;
 
 use crate::columns::{At, Json, json, row_limit};
 use crate::failure::Failure;
-use crate::replay_log;
 use crate::store::LocalStore;
+use crate::{claims, replay_log};
 
 /// A message in hand.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -135,16 +135,18 @@ impl LocalStore {
     /// Gives a message up, in one commit: it moves to the dead letters, its source is failing (I11), and
     /// its hint is forgotten, so that the next sighting passes.
     pub async fn dead_letter(&self, delivery: &Delivery, fault: &Fault, now: Timestamp) -> Result<(), Fault> {
+        let claimants = self.claimants(delivery);
         let (delivery, fault) = (delivery.clone(), fault.clone());
         self.write(move |connection| {
+            claims::give_back(connection, &claimants)?;
             let moved = connection
                 .prepare_cached(
                     "INSERT INTO dead_letters (id, source, message, fault, attempts, enqueued_at, died_at)
-                     SELECT id, ?2, message, ?3, attempts, enqueued_at, ?4 FROM messages WHERE id = ?1",
+                     SELECT id, ?2, message, ?3, attempts, enqueued_at, ?4 FROM messages WHERE id = ?1 AND attempts = ?5",
                 )?
-                .execute(params![delivery.id, delivery.message.source.as_str(), Json(&fault), At(now)])?;
+                .execute(params![delivery.id, delivery.message.source.as_str(), Json(&fault), At(now), delivery.attempt])?;
             if moved == 0 {
-                return Ok(()); // done or given up by another delivery
+                return Ok(()); // done or given up by another delivery, or in the hand of a later one
             }
             delete(connection, delivery.id)?;
             let event = &delivery.message.change_event_id;
@@ -204,13 +206,15 @@ impl LocalStore {
 
     async fn put_back(&self, delivery: &Delivery, visible_at: Timestamp, attempts: u32) -> Result<(), Fault> {
         let (id, attempt, owner) = (delivery.id, delivery.attempt, self.inner.owner.clone());
+        let claimants = self.claimants(delivery);
         self.write(move |connection| {
             // Only while it is in hand: a later delivery is not ours to move.
             let mut put_back = connection.prepare_cached(
                 "UPDATE messages SET owner = NULL, visible_at = ?4, attempts = ?5 WHERE id = ?1 AND owner = ?2 AND attempts = ?3",
             )?;
             put_back.execute(params![id, owner, attempt, At(visible_at), attempts])?;
-            Ok(())
+            // The attempt is over. A claim that it could not give back itself would hold up the next one.
+            Ok(claims::give_back(connection, &claimants)?)
         })
         .await
     }
@@ -225,9 +229,9 @@ mod tests {
     use super::*;
     use crate::store::StoreSettings;
     use tempfile::TempDir;
-    use tidemark_conformance::samples::{at, entity, no_op_outcome, observation};
+    use tidemark_conformance::samples::{at, entity, granted, no_op_outcome, observation, request, step};
     use tidemark_domain::HintKey;
-    use tidemark_pipeline::ports::ReplayLog;
+    use tidemark_pipeline::ports::{Claim, Ledger as _, ReplayLog};
 
     const HIDDEN_MS: i64 = 1_000;
 
@@ -257,7 +261,9 @@ mod tests {
         assert_eq!((second.id, second.attempt), (first.id, 2));
         store.keep(std::slice::from_ref(&first), at(9_000)).await.unwrap();
         store.retry(&first, at(1)).await.unwrap();
+        store.dead_letter(&first, &Fault::permanent("test.broken", "broken"), at(1)).await.unwrap();
         assert_eq!(receive(&store, 2 * HIDDEN_MS - 1).await, None, "a delivery that was overtaken moves nothing");
+        assert_eq!(store.depth().await.unwrap(), Depth { in_hand: 1, ..Depth::default() }, "and gives nothing up");
         store.keep(std::slice::from_ref(&second), at(9_000)).await.unwrap();
         assert_eq!(receive(&store, 8_999).await, None);
         store.ack(&second).await.unwrap();
@@ -279,6 +285,18 @@ mod tests {
             store.postpone(&delivery, at(ms + 10)).await.unwrap();
         }
         assert_eq!(store.depth().await.unwrap(), Depth { waiting: 1, ..Depth::default() });
+    }
+
+    #[tokio::test]
+    async fn a_message_that_is_put_back_holds_no_claim() {
+        let (store, _, _dir) = one_message().await;
+        let (ours, other) = (step(&entity("e"), 0, "a"), step(&entity("other"), 0, "a"));
+        let delivery = receive(&store, 0).await.unwrap();
+        granted(&store, &ours, &format!("{}.0", store.claimant(&delivery)), at(0)).await;
+        granted(&store, &other, &store.claimant(&Delivery { attempt: 11, ..delivery.clone() }), at(0)).await;
+        store.retry(&delivery, at(1)).await.unwrap();
+        granted(&store, &ours, "next", at(1)).await;
+        assert!(matches!(store.claim(&request(&other, "next", at(1))).await.unwrap(), Claim::Held { .. }));
     }
 
     #[tokio::test]

@@ -14,6 +14,12 @@ const EXPLAIN_MS: i64 = 30 * 24 * 3600 * 1000;
 const SWEEP_MAX: usize = 1000;
 /// How old a sighting is before it counts as logged but never enqueued: far more than a submit takes.
 const UNQUEUED_MS: i64 = 2 * 60 * 1000;
+/// By the index of open sightings, said outright: for the order SQLite would rather read the whole log.
+const REQUEUE: &str = "INSERT INTO messages (message, visible_at, enqueued_at)
+    SELECT json_extract(observation, '$.message'), ?2, ?2 FROM observations INDEXED BY observations_open
+    WHERE state = 'pending' AND state IN ('pending', 'dead') AND received_at < ?1
+      AND event_id NOT IN (SELECT json_extract(message, '$.change_event_id') FROM messages)
+    ORDER BY seq LIMIT ?3";
 const LOGGED: &str = "SELECT observation, outcome, settled_at FROM observations";
 
 impl ReplayLog for LocalStore {
@@ -139,13 +145,7 @@ impl LocalStore {
     pub async fn requeue_unqueued(&self, now: Timestamp) -> Result<usize, Fault> {
         let requeued = self
             .write(move |connection| {
-                let mut requeue = connection.prepare_cached(
-                    "INSERT INTO messages (message, visible_at, enqueued_at)
-                     SELECT json_extract(observation, '$.message'), ?2, ?2 FROM observations
-                     WHERE state = 'pending' AND state IN ('pending', 'dead') AND received_at < ?1
-                       AND event_id NOT IN (SELECT json_extract(message, '$.change_event_id') FROM messages)
-                     ORDER BY seq LIMIT ?3",
-                )?;
+                let mut requeue = connection.prepare_cached(REQUEUE)?;
                 Ok(requeue.execute(params![At(now.plus_ms(-UNQUEUED_MS)), At(now), SWEEP_MAX])?)
             })
             .await?;
@@ -288,4 +288,22 @@ fn logged(row: &Row<'_>) -> rusqlite::Result<Logged> {
         outcome: row.get::<_, Option<Json<_>>>(1)?.map(|outcome| outcome.0),
         settled_at: row.get::<_, Option<At>>(2)?.map(|at| at.0),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::StoreSettings;
+
+    #[tokio::test]
+    async fn looking_for_what_was_only_logged_does_not_read_what_is_settled() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = LocalStore::open(dir.path(), "w", StoreSettings::default()).unwrap();
+        let plan = store.read(|connection| {
+            let mut plan = connection.prepare(&format!("EXPLAIN QUERY PLAN {REQUEUE}"))?;
+            Ok(plan.query_map([0, 0, 1], |row| row.get::<_, String>(3))?.collect::<Result<Vec<_>, _>>()?)
+        });
+        let plan = plan.await.unwrap();
+        assert!(plan.iter().any(|line| line == "SCAN observations USING INDEX observations_open"), "{plan:?}");
+    }
 }

@@ -100,7 +100,12 @@ impl LocalStore {
 
     /// A new name for a claimant. It begins with the owner, so that the claim ends if this process dies.
     pub fn claimant(&self, delivery: &Delivery) -> String {
-        format!("{}/{}.{}-{}", self.inner.owner, delivery.id, delivery.attempt, self.inner.next_number())
+        format!("{}-{}", self.claimants(delivery), self.inner.next_number())
+    }
+
+    /// What the names of all claimants of one delivery begin with, up to a dash.
+    pub(crate) fn claimants(&self, delivery: &Delivery) -> String {
+        format!("{}/{}.{}", self.inner.owner, delivery.id, delivery.attempt)
     }
 
     /// The folder.

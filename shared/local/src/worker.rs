@@ -23,6 +23,8 @@ use crate::store::LocalStore;
 /// Shortest wait of a message that is not due yet: the loop never spins on it.
 const POSTPONE_MS_MIN: i64 = 50;
 
+/// How long to wait for a store that cannot take what became of a message: a full disk, a lock.
+const TELL_AGAIN: Duration = Duration::from_millis(500);
 /// Longest wait before the next try, whatever the other side asks for (I14).
 const RETRY_MS_MAX: u64 = 24 * 3600 * 1000;
 
@@ -65,9 +67,19 @@ where
     F: Future<Output = Result<Handled, Fault>> + Send + 'static,
 {
     let teller = Teller { store: store.clone(), clock: clock.clone(), backoff: settings.backoff };
+    // Beside the rest: it may have to wait for another process, and what is in hand is renewed meanwhile.
+    let recovering = {
+        let (teller, mut recovery) = (teller.clone(), ticks(settings.recover_ms));
+        async move {
+            loop {
+                recovery.tick().await;
+                teller.recover().await;
+            }
+        }
+    };
+    tokio::pin!(recovering);
     let mut worker = Worker { settings, teller, tasks: JoinSet::new(), in_hand: HashMap::new() };
     let mut renewal = ticks(settings.visibility_ms / 3);
-    let mut recovery = ticks(settings.recover_ms);
     tokio::pin!(shutdown);
     let result = loop {
         let has_room = match worker.take(&handle).await {
@@ -82,7 +94,7 @@ where
             () = &mut shutdown => break Ok(()),
             Some(done) = worker.tasks.join_next_with_id() => worker.put_down(done),
             _ = renewal.tick() => worker.renew().await,
-            _ = recovery.tick() => worker.teller.recover().await,
+            () = &mut recovering => {}
             () = store.enqueued(), if has_room => {}
             () = sleep(Duration::from_millis(settings.poll_ms)), if has_room => {}
         }
@@ -160,13 +172,14 @@ impl<C: Clock + Clone + 'static> Worker<'_, C> {
         }
         self.tasks.shutdown().await;
         for (_, delivery) in std::mem::take(&mut self.in_hand) {
-            let put_back = self.teller.store.postpone(&delivery, self.teller.clock.now()).await;
-            warn_of(put_back, &delivery);
+            if let Err(fault) = self.teller.store.postpone(&delivery, self.teller.clock.now()).await {
+                tracing::warn!(event = %delivery.message.change_event_id, code = %fault.code, %fault, "cannot put back a message");
+            }
         }
     }
 }
 
-/// Says what became of a message. If the store cannot take it now, the message is delivered again.
+/// Says what became of a message. If this process ends before the store takes it, it is delivered again.
 #[derive(Clone)]
 struct Teller<C> {
     store: LocalStore,
@@ -175,24 +188,34 @@ struct Teller<C> {
 }
 
 impl<C: Clock> Teller<C> {
+    /// Until the store takes it: given up here, the message would wait for its time in hand to run out.
     async fn tell(&self, delivery: &Delivery, result: Result<Handled, Fault>) {
+        while let Err(fault) = self.told(delivery, &result).await {
+            tracing::warn!(event = %delivery.message.change_event_id, code = %fault.code, %fault, "cannot say what became of a message");
+            if !fault.is_retryable() {
+                return;
+            }
+            sleep(TELL_AGAIN).await;
+        }
+    }
+
+    async fn told(&self, delivery: &Delivery, result: &Result<Handled, Fault>) -> Result<(), Fault> {
         let now = self.clock.now();
         let event = &delivery.message.change_event_id;
-        let told = match result {
-            Ok(Handled::Settled(outcome)) => self.store.finish(delivery, &outcome, now).await,
-            Ok(Handled::WaitUntil(until)) => self.store.postpone(delivery, until.max(now.plus_ms(POSTPONE_MS_MIN))).await,
-            Err(fault) => match self.next_try(delivery, &fault, now) {
+        match result {
+            Ok(Handled::Settled(outcome)) => self.store.finish(delivery, outcome, now).await,
+            Ok(Handled::WaitUntil(until)) => self.store.postpone(delivery, (*until).max(now.plus_ms(POSTPONE_MS_MIN))).await,
+            Err(fault) => match self.next_try(delivery, fault, now) {
                 Some(at) => {
                     tracing::info!(%event, attempt = delivery.attempt, code = %fault.code, %fault, "will try again");
                     self.store.retry(delivery, at).await
                 }
                 None => {
                     tracing::warn!(%event, attempt = delivery.attempt, code = %fault.code, %fault, "gave up a message");
-                    self.store.dead_letter(delivery, &fault, now).await
+                    self.store.dead_letter(delivery, fault, now).await
                 }
             },
-        };
-        warn_of(told, delivery);
+        }
     }
 
     /// When to try again, if at all.
@@ -220,12 +243,6 @@ impl<C: Clock> Teller<C> {
         if let Err(fault) = self.store.sweep_hints(self.clock.now()).await {
             tracing::warn!(code = %fault.code, %fault, "cannot sweep expired hints");
         }
-    }
-}
-
-fn warn_of(told: Result<(), Fault>, delivery: &Delivery) {
-    if let Err(fault) = told {
-        tracing::warn!(event = %delivery.message.change_event_id, code = %fault.code, %fault, "cannot say what became of a message");
     }
 }
 

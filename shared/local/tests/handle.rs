@@ -1,5 +1,4 @@
 //! Handling on a real folder, where the order of two workers matters.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use tidemark_conformance::model::{ModelClock, ModelUpstream};
 use tidemark_conformance::samples::{at, candidate, entity_of, etag, source, url};

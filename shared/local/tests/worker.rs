@@ -177,3 +177,20 @@ async fn what_was_logged_and_never_enqueued_is_handled_after_all() {
     received.retain(|message| message.entity_id == logged.message.entity_id);
     assert_eq!(received, [logged.message]);
 }
+
+#[tokio::test]
+async fn work_goes_on_while_recovery_waits_for_another_process() {
+    let (store, clock, dir) = opened();
+    let opening = std::fs::File::options().write(true).open(dir.path().join("store.lock")).unwrap();
+    opening.lock().unwrap();
+    let message = submitted(&store, "good").await;
+    let handle = |_: Delivery| async { Ok(Handled::Settled(no_op_outcome())) };
+    let second = async {
+        emptied(&store).await;
+        submitted(&store, "later").await; // after the first look for the dead has begun
+        emptied(&store).await;
+    };
+    run(&SETTINGS, &store, &clock, handle, second).await.unwrap();
+    assert_eq!(outcome(&store, &message).await, Some(no_op_outcome()));
+    opening.unlock().unwrap();
+}

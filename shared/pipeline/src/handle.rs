@@ -7,7 +7,7 @@ use tidemark_domain::documents::{Documents, RunFacts};
 use tidemark_domain::{Artifact, Fault, Frozen, HeadView, Identity, NoOp, Observed, Outcome, Source, Step, Timestamp};
 
 use crate::ports::{
-    ArtifactStore, ByteStream, Claim, ClaimRequest, Clock, Commit, Committed, FencingToken, Fetched, Ledger, ReplayLog, Sources, Staging,
+    ArtifactStore, ByteStream, Claim, ClaimRequest, Clock, Commit, Committed, Confirmed, FencingToken, Fetched, Ledger, ReplayLog, Sources, Staging,
     Upstream,
 };
 
@@ -140,8 +140,13 @@ where
     if let Some(outcome) = nothing_to_do(&view, &step, message) {
         let validators = offered.observed.validators.clone();
         offered.discard().await?;
-        ports.ledger.confirm(&step.key, step.base_revision, &validators, message.order().as_ref(), ports.clock.now()).await?;
-        return Ok(Pass::Done(outcome));
+        let order = message.order();
+        let confirmed = ports.ledger.confirm(&step.key, step.base_revision, &validators, order.as_ref(), ports.clock.now()).await?;
+        return Ok(match confirmed {
+            Confirmed::Done => Pass::Done(outcome),
+            // Older bytes may have been committed meanwhile: these are newer, and not to be given up.
+            Confirmed::HeadMoved => Pass::StartAgain,
+        });
     }
 
     // 3. Claim the step.

@@ -210,6 +210,15 @@ pub enum Committed {
     Decided(Decision),
 }
 
+/// The answer to a confirmation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Confirmed {
+    /// It stands.
+    Done,
+    /// The head is no longer at that revision: what was seen says nothing about it. Start again.
+    HeadMoved,
+}
+
 /// The answer to a placing of changes in the feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placed {
@@ -264,7 +273,7 @@ pub trait Ledger: Send + Sync {
         validators: &Validators,
         order: Option<&UpstreamOrder>,
         now: Timestamp,
-    ) -> impl Future<Output = Result<(), Fault>> + Send;
+    ) -> impl Future<Output = Result<Confirmed, Fault>> + Send;
     /// Records what was settled about an identity, or lifts it.
     fn decide(&self, key: &EntityKey, identity: Identity, decision: Option<&Decision>) -> impl Future<Output = Result<(), Fault>> + Send;
     /// Committed changes without an index, in an order in which they may be placed.

@@ -10,7 +10,9 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use tidemark_domain::Fault;
+use url::Url;
 
+use crate::fault::shown;
 use crate::tls::Trust;
 
 /// Longest wait for an answer.
@@ -35,13 +37,16 @@ impl Sender {
 
     /// Posts `body` as JSON; the status and the text of the answer.
     pub async fn post(&self, url: &str, headers: &[(String, String)], body: Bytes) -> Result<(u16, String), Fault> {
+        let place = Url::parse(url)
+            .map(|url| shown(&url))
+            .map_err(|error| Fault::rejected("sender.request", format!("this is no URL: {error}")))?;
         let mut request = Request::builder().method(Method::POST).uri(url).header(header::CONTENT_TYPE, "application/json");
         for (name, value) in headers {
             request = request.header(name, value);
         }
         let request =
-            request.body(Full::new(body)).map_err(|error| Fault::rejected("sender.request", format!("cannot ask {url}: {error}")))?;
-        let silent = |reason: String| Fault::retryable("sender.unreachable", format!("{url} does not answer: {reason}"));
+            request.body(Full::new(body)).map_err(|error| Fault::rejected("sender.request", format!("cannot ask {place}: {error}")))?;
+        let silent = |reason: String| Fault::retryable("sender.unreachable", format!("{place} does not answer: {reason}"));
         let exchange = async {
             let answer = self.client.request(request).await.map_err(|error| silent(error.to_string()))?;
             let status = answer.status().as_u16();
@@ -49,5 +54,20 @@ impl Sender {
             Ok((status, String::from_utf8_lossy(&text.to_bytes()).into_owned()))
         };
         tokio::time::timeout(ANSWER, exchange).await.unwrap_or_else(|_| Err(silent("it took too long".into())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn no_fault_repeats_a_query_string() {
+        let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let sender = Sender::new().unwrap();
+        for url in [format!("http://{closed}/a?key=s3cret"), "no url?key=s3cret".into(), "http://[::1/?key=s3cret".into()] {
+            let fault = sender.post(&url, &[], Bytes::new()).await.unwrap_err();
+            assert!(!fault.to_string().contains("s3cret"), "{fault}");
+        }
     }
 }

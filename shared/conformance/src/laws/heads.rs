@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tidemark_domain::{HeadView, Identity, UpstreamOrder};
-use tidemark_pipeline::ports::{Commit, Committed, Ledger};
+use tidemark_pipeline::ports::{Commit, Committed, Confirmed, Ledger};
 
 use crate::samples::{at, commit, commit_all, content, entity, entity_of, etag, granted, step, withheld};
 
@@ -49,7 +49,8 @@ pub async fn a_confirmation_of_another_revision_changes_nothing(ledger: &Arc<imp
     commit_all(&**ledger, &key, &["a", "b"]).await;
     let before = ledger.head(&key).await.unwrap();
     for revision in [0, 1, 3] {
-        ledger.confirm(&key, revision, &etag("late"), Some(&UpstreamOrder("9".into())), at(50)).await.unwrap();
+        let late = ledger.confirm(&key, revision, &etag("late"), Some(&UpstreamOrder("9".into())), at(50)).await.unwrap();
+        assert_eq!(late, Confirmed::HeadMoved);
     }
     assert_eq!(ledger.head(&key).await.unwrap(), before);
 }

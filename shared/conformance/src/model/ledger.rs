@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Value, json};
 use tidemark_domain::contract::{ChangeRecord, LedgerRecord, LedgerStatus};
 use tidemark_domain::{Decision, EntityKey, Fault, Frozen, Head, HeadView, Identity, RunId, Step, Timestamp, UpstreamOrder, Validators};
-use tidemark_pipeline::ports::{ChangeName, Claim, ClaimRequest, Commit, Committed, FeedQuery, FencingToken, Ledger, Placed};
+use tidemark_pipeline::ports::{ChangeName, Claim, ClaimRequest, Commit, Committed, Confirmed, FeedQuery, FencingToken, Ledger, Placed};
 
 use super::lock;
 
@@ -226,12 +226,13 @@ impl Ledger for ModelLedger {
         validators: &Validators,
         order: Option<&UpstreamOrder>,
         now: Timestamp,
-    ) -> Result<(), Fault> {
+    ) -> Result<Confirmed, Fault> {
         let mut inside = lock(&self.0);
-        if inside.view(key).revision() == revision {
-            seen(inside.entities.entry(key.clone()).or_default(), validators, order, now);
+        if inside.view(key).revision() != revision {
+            return Ok(Confirmed::HeadMoved);
         }
-        Ok(())
+        seen(inside.entities.entry(key.clone()).or_default(), validators, order, now);
+        Ok(Confirmed::Done)
     }
 
     async fn decide(&self, key: &EntityKey, identity: Identity, decision: Option<&Decision>) -> Result<(), Fault> {

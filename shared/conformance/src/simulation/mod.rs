@@ -27,6 +27,8 @@ use world::{Ports, World};
 
 /// How long a simulation goes on before upstream comes to rest.
 const STEPS: usize = 1_500;
+/// How often it then changes for a moment only.
+const FLICKERS: usize = 8;
 
 /// Runs one simulation, with `plant` between the line and the model's ledger, and shows what it left.
 pub fn simulate<L: Ledger + Clone>(seed: u64, flow: &impl Flow, plant: impl FnOnce(ModelLedger) -> L) -> Result<Value, String> {
@@ -37,8 +39,12 @@ pub fn simulate<L: Ledger + Clone>(seed: u64, flow: &impl Flow, plant: impl FnOn
     for _ in 0..STEPS {
         world.step();
     }
-    let seen = world.come_to_rest()?;
-    at_rest(&model, &seen, &watched)?;
+    at_rest(&model, world.come_to_rest()?, &watched)?;
+    // With an empty queue: a backlog would look at upstream again, and so hide what a late commit did.
+    for _ in 0..FLICKERS {
+        world.flicker()?;
+        at_rest(&model, world.come_to_rest()?, &watched)?;
+    }
     Ok(model.snapshot())
 }
 

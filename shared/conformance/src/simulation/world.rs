@@ -23,7 +23,7 @@ const NAMES: [&str; 3] = ["samples", "b", "c"];
 const VERSIONS: [&str; 3] = ["AAA", "BBB", "CCC"];
 const WORKERS: usize = 5;
 pub(super) const LEASE_MS: i64 = 10_000;
-/// Steps between the last two changes of upstream.
+/// Steps before upstream takes a change back.
 const FLICKER_STEPS_MAX: usize = 150;
 /// Rounds in which everything must have come to rest.
 const ROUNDS_MAX: usize = 60;
@@ -97,38 +97,36 @@ impl<'a, F: Flow, L: Ledger> World<'a, F, L> {
         }
     }
 
-    /// Upstream changes once more, and often takes that back while the bytes are on their way. Then it stops and
-    /// tells its last news, once, and all work is done to its end. Nobody looks again after that: what is wrong
-    /// now stays wrong.
-    pub(super) fn come_to_rest(mut self) -> Result<Seen, String> {
+    /// Upstream changes, and often takes that back while its bytes are on their way to a commit.
+    pub(super) fn flicker(&mut self) -> Result<(), String> {
         for name in NAMES {
             let next = self.chance.pick(&VERSIONS);
             self.change_to(name, Some(next));
+            let news = self.candidate(name, None);
+            self.submit(news);
         }
         for _ in 0..self.chance.below(FLICKER_STEPS_MAX) {
-            match self.chance.below(8) {
-                0 => self.tell_news(),
-                1 => self.receive(),
-                _ => self.go_on(true),
-            }
+            if self.chance.once_in(8) { self.receive() } else { self.go_on(false) }
         }
         for name in NAMES {
-            if self.chance.once_in(2) {
-                self.take_back(name)?;
+            if !self.chance.once_in(3) {
+                let head = at_once(self.model.ledger.head(&entity(name))).map_err(|fault| fault.to_string())?.identity();
+                self.change_to(name, VERSIONS.into_iter().find(|bytes| content(bytes) == head));
             }
+        }
+        Ok(())
+    }
+
+    /// Upstream stops changing and tells its last news, once, while older bytes are still on their way; then all
+    /// work is done to its end. Nobody looks again after that: what is wrong now stays wrong.
+    pub(super) fn come_to_rest(&mut self) -> Result<&Seen, String> {
+        for name in NAMES {
             self.serve(name);
             let last = self.candidate(name, None);
             self.news.push(last);
         }
         self.finish()?;
-        Ok(self.seen)
-    }
-
-    /// Upstream is again at what the head says, whoever is about to commit something else.
-    fn take_back(&mut self, name: &'static str) -> Result<(), String> {
-        let head = at_once(self.model.ledger.head(&entity(name))).map_err(|fault| fault.to_string())?.identity();
-        self.change_to(name, VERSIONS.into_iter().find(|bytes| content(bytes) == head));
-        Ok(())
+        Ok(&self.seen)
     }
 
     /// Goes on until nothing is left to tell, to handle or to publish.
@@ -158,22 +156,22 @@ impl<'a, F: Flow, L: Ledger> World<'a, F, L> {
     fn upstream_changes(&mut self) {
         let name = self.chance.pick(&NAMES);
         let next = if self.chance.once_in(4) { None } else { Some(self.chance.pick(&VERSIONS)) };
-        self.change_to(name, next);
+        if self.change_to(name, next) && !self.chance.once_in(5) {
+            let news = self.candidate(name, Some(&self.counter.to_string()));
+            self.news.push(news);
+        }
     }
 
-    /// Upstream holds `next`, and mostly somebody has news of it.
-    fn change_to(&mut self, name: &'static str, next: Option<&'static str>) {
+    /// From now on upstream holds `next`. Is that a change?
+    fn change_to(&mut self, name: &'static str, next: Option<&'static str>) -> bool {
         if next == self.held.get(name).copied().flatten() {
-            return;
+            return false;
         }
         self.held.insert(name, next);
         self.seen.entry(entity(name)).or_default().push(next.map_or(Identity::Absent, content));
         self.serve(name);
         self.counter += 1;
-        if !self.chance.once_in(5) {
-            let news = self.candidate(name, Some(&self.counter.to_string()));
-            self.news.push(news);
-        }
+        true
     }
 
     /// A candidate for what upstream has just done. What it says about deletion is as likely wrong as right.
