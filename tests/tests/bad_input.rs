@@ -145,7 +145,7 @@ async fn a_full_disk_refuses_clearly_and_loses_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let mount = folder.path().join("small");
     std::fs::create_dir_all(&mount).unwrap();
-    let mounted = std::process::Command::new("mount").args(["-t", "tmpfs", "-o", "size=6m", "tmpfs"]).arg(&mount).status();
+    let mounted = std::process::Command::new("mount").args(["-t", "tmpfs", "-o", "size=192m", "tmpfs"]).arg(&mount).status();
     if !mounted.is_ok_and(|status| status.success()) {
         eprintln!("not root: a small file system cannot be mounted, the full disk is tested with SQLite's own limit only");
         return;
@@ -165,7 +165,6 @@ async fn a_full_disk_refuses_clearly_and_loses_nothing() {
     let ballast = mount.join("ballast");
     let mut accepted = 0;
     let mut full = None;
-    let mut room = 5 * 1024 * 1024;
     for number in 0..2_000 {
         let body = json!({ "source_uri": upstream.url(&format!("/e/{number}")) }).to_string();
         let answer = tidemark.request("POST", "/v1/webhooks/push", &signed(&format!("d{number}"), &body), body.as_bytes()).await;
@@ -179,8 +178,9 @@ async fn a_full_disk_refuses_clearly_and_loses_nothing() {
         }
         if number == 20 {
             // Fill what is left, to the last page.
-            while room > 0 && std::fs::write(&ballast, vec![1u8; room]).is_err() {
-                room -= 64 * 1024;
+            let mut file = std::fs::File::create(&ballast).unwrap();
+            for piece in [1024 * 1024, 4096] {
+                while std::io::Write::write_all(&mut file, &vec![1u8; piece]).is_ok() {}
             }
         }
     }

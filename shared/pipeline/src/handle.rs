@@ -7,8 +7,8 @@ use tidemark_domain::documents::{Documents, RunFacts};
 use tidemark_domain::{Artifact, Fault, Frozen, HeadView, Identity, NoOp, Observed, Outcome, Source, Step, Timestamp};
 
 use crate::ports::{
-    ArtifactStore, ByteStream, Claim, ClaimRequest, Clock, Commit, Committed, Confirmed, FencingToken, Fetched, Ledger, ReplayLog, Sources, Staging,
-    Upstream,
+    ArtifactStore, ByteStream, Claim, ClaimRequest, Clock, Commit, Committed, Confirmed, FencingToken, Fetched, Ledger, ReplayLog, Sources,
+    Staging, Upstream,
 };
 
 /// How often handling starts again because the head moved, before it gives the message back.
