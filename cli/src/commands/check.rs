@@ -39,7 +39,7 @@ pub(crate) async fn check(node: &Node, target: &str, json: bool) -> Result<ExitC
         None => None,
     };
     let mut checked = Checked { source: &source, result: "unchanged", old_validator, event: None, outcome: None, fault: None };
-    match look(&node.poll_ports(), &source).await? {
+    match look(&node.poll_ports(), &source, true).await? {
         Looked::Unchanged => {}
         Looked::Failed(fault) => {
             checked.result = "failed";

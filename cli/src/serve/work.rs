@@ -5,6 +5,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use tidemark_domain::Fault;
 use tidemark_local::Delivery;
 use tidemark_local::worker::{WorkerSettings, run};
@@ -23,8 +24,6 @@ const LEASE_MS: i64 = 5 * 60 * 1000;
 const DUE_EVERY: Duration = Duration::from_millis(500);
 /// How long a source belongs to one poller.
 const POLL_LEASE_MS: i64 = 2 * 60 * 1000;
-/// Sources taken at a time.
-const DUE_BATCH: usize = 100;
 /// How often unpublished changes of other processes are looked for.
 const SWEEP_EVERY: Duration = Duration::from_millis(250);
 
@@ -57,19 +56,25 @@ async fn handle_delivery(node: Node, delivery: Delivery) -> Result<Handled, Faul
 
 /// Looks at every source when it is due, a bounded number at the same time.
 pub(super) async fn polling(node: Node, concurrency: usize, mut stopping: watch::Receiver<bool>) -> Result<(), Fault> {
+    let mut looks = FuturesUnordered::new();
     loop {
-        match node.store.take_due(node.clock.now(), POLL_LEASE_MS, DUE_BATCH).await {
-            Ok(due) => futures_util::stream::iter(due).for_each_concurrent(concurrency, |source| look_at(&node, source)).await,
+        match node.store.take_due(node.clock.now(), POLL_LEASE_MS, concurrency.saturating_sub(looks.len())).await {
+            Ok(due) => looks.extend(due.into_iter().map(|source| look_at(&node, source))),
             Err(fault) => warn!(code = %fault.code, "cannot tell which sources are due: {fault}"),
         }
-        if stop_or_wait(&mut stopping, tokio::time::sleep(DUE_EVERY)).await {
-            return Ok(());
+        // One that hangs holds up nobody else.
+        tokio::select! {
+            _ = stopping.wait_for(|stop| *stop) => break,
+            Some(()) = looks.next(), if !looks.is_empty() => {}
+            () = tokio::time::sleep(DUE_EVERY) => {}
         }
     }
+    while looks.next().await.is_some() {}
+    Ok(())
 }
 
 async fn look_at(node: &Node, source: tidemark_domain::Source) {
-    match look(&node.poll_ports(), &source).await {
+    match look(&node.poll_ports(), &source, false).await {
         Ok(Looked::Unchanged) => debug!(source = %source.id, "unchanged"),
         Ok(Looked::Candidate(submitted)) => debug!(source = %source.id, ?submitted, "worth a closer look"),
         Ok(Looked::Failed(fault)) => info!(source = %source.id, code = %fault.code, "cannot be seen: {fault}"),
@@ -87,20 +92,10 @@ pub(super) async fn publishing(node: Node, mut stopping: watch::Receiver<bool>) 
         if stopped {
             return Ok(());
         }
-        let woken = async {
-            tokio::select! {
-                () = node.committed.notified() => {}
-                () = tokio::time::sleep(SWEEP_EVERY) => {}
-            }
-        };
-        stop_or_wait(&mut stopping, woken).await;
-    }
-}
-
-/// Waits; true if it is time to stop.
-async fn stop_or_wait(stopping: &mut watch::Receiver<bool>, wait: impl Future<Output = ()>) -> bool {
-    tokio::select! {
-        _ = stopping.wait_for(|stop| *stop) => true,
-        () = wait => false,
+        tokio::select! {
+            _ = stopping.wait_for(|stop| *stop) => {}
+            () = node.committed.notified() => {}
+            () = tokio::time::sleep(SWEEP_EVERY) => {}
+        }
     }
 }

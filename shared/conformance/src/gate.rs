@@ -11,8 +11,8 @@ use tidemark_domain::{
     UpstreamOrder, Validators,
 };
 use tidemark_pipeline::ports::{
-    Applied, ArtifactStore, ByteStream, ChangeName, Claim, ClaimRequest, Commit, Committed, Confirmed, Document, FeedQuery, FencingToken, Fetched,
-    HintRecord, Ledger, Logged, Observation, Placed, ReplayLog, Sources, Staging, Tally, Undecided, Upstream, WorkQueue,
+    Applied, ArtifactStore, ByteStream, ChangeName, Claim, ClaimRequest, Commit, Committed, Confirmed, Document, FeedQuery, FencingToken,
+    Fetched, HintRecord, Ledger, Logged, Observation, Placed, ReplayLog, Sources, Staging, Tally, Undecided, Upstream, WorkQueue,
 };
 
 /// Stands before every call of a port.

@@ -12,8 +12,8 @@ use tidemark_domain::{
 };
 use tidemark_pipeline::handle::{Attempt, HandlePorts, Handled};
 use tidemark_pipeline::ports::{
-    ArtifactStore, ByteStream as _, ChangeName, Claim, ClaimRequest, Clock, Commit, Committed, Confirmed, FeedQuery, FencingToken, Fetched, Ledger,
-    Observation, Placed, ReplayLog, Sources, Staging as _, Upstream, WorkQueue,
+    ArtifactStore, ByteStream as _, ChangeName, Claim, ClaimRequest, Clock, Commit, Committed, Confirmed, FeedQuery, FencingToken, Fetched,
+    Ledger, Observation, Placed, ReplayLog, Sources, Staging as _, Upstream, WorkQueue,
 };
 
 use crate::delegate::delegate_other_ledger_calls;

@@ -88,7 +88,7 @@ fn looked_at(model: &Model, upstream: &ModelUpstream, ms: i64) {
     at_once(model.sources.apply(std::slice::from_ref(&watched), true, at(0))).unwrap();
     let intake = InOrder { replay: &model.replay, queue: &model.queue };
     let ports = PollPorts { ledger: &model.ledger, upstream, intake: &intake, sources: &model.sources, clock: &clock };
-    at_once(look(&ports, &watched)).unwrap();
+    at_once(look(&ports, &watched, false)).unwrap();
     if !model.queue.drain().is_empty() {
         handled(model, upstream, ms);
     }

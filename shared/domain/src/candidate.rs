@@ -30,13 +30,12 @@ impl HintKey {
     }
 
     /// A poll that saw `after` where `view` says what was last decided. The moment of that decision is
-    /// part of the key: when upstream goes to and fro, the same pair of tags is a new sighting each time.
-    /// Nothing to compare, nothing to remember.
-    pub fn poll(key: &EntityKey, view: &HeadView, after: &Validators) -> Option<Self> {
-        let after_hint = after.hint()?;
+    /// part of the key: when upstream goes to and fro, the same pair of tags is a new sighting each time. So
+    /// it is for upstreams without tags: one candidate waits at a time.
+    pub fn poll(key: &EntityKey, view: &HeadView, after: &Validators) -> Self {
         let decided_at = view.decided_at.map(|at| at.to_string()).unwrap_or_default();
-        let pair = [view.decided.hint().unwrap_or_default(), &decided_at, after_hint].join("\u{1f}");
-        Some(Self { key: format!("poll|{}|{}", key.key(), Sha256Digest::of(pair.as_bytes()).short()), keep_ms: POLL_HINT_MS })
+        let pair = [view.decided.hint().unwrap_or_default(), &decided_at, after.hint().unwrap_or_default()].join("\u{1f}");
+        Self { key: format!("poll|{}|{}", key.key(), Sha256Digest::of(pair.as_bytes()).short()), keep_ms: POLL_HINT_MS }
     }
 }
 

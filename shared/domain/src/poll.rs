@@ -105,6 +105,13 @@ impl PollState {
         self.looked(plan, id, now)
     }
 
+    /// After a look that found what waits to be handled, or was given up for now: nothing new about how often
+    /// this source changes.
+    #[must_use]
+    pub fn after_copy(self, plan: &PollPlan, id: &SourceId, now: Timestamp) -> Self {
+        self.looked(plan, id, now)
+    }
+
     /// After a look that failed: the interval stays, the wait doubles, and what the server asked for is
     /// never shortened.
     #[must_use]

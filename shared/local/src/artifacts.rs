@@ -78,7 +78,7 @@ impl Open {
                 "artifacts.damaged",
                 format!("{} no longer has the bytes that its name promises", self.path.display()),
             )
-            .remedy("restore it from a backup, or delete it and check its source again"));
+            .remedy("restore it from a backup; `tidemark verify` lists all that is damaged"));
         }
         Ok((self, chunk))
     }

@@ -56,7 +56,7 @@ pub(crate) fn get(dir: &Path, key: &str) -> Result<Option<Vec<u8>>, Fault> {
         }
         Ok(_) if !is_promised(key, &bytes) => {
             Err(Fault::permanent("documents.damaged", format!("{} no longer has the bytes that its name promises", path.display()))
-                .remedy("run `tidemark verify --repair`"))
+                .remedy("restore it from a backup; `tidemark verify` lists all that is damaged"))
         }
         Ok(_) => Ok(Some(bytes)),
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::IsADirectory | io::ErrorKind::NotADirectory) => {

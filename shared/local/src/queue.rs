@@ -3,7 +3,7 @@
 
 use rusqlite::{Connection, OptionalExtension, params};
 use serde::{Deserialize, Serialize};
-use tidemark_domain::contract::WorkMessage;
+use tidemark_domain::contract::{Detector, WorkMessage};
 use tidemark_domain::{Fault, Outcome, SourceId, Timestamp};
 use tidemark_pipeline::ports::WorkQueue;
 
@@ -136,7 +136,7 @@ impl LocalStore {
     /// its hint is forgotten, so that the next sighting passes.
     pub async fn dead_letter(&self, delivery: &Delivery, fault: &Fault, now: Timestamp) -> Result<(), Fault> {
         let claimants = self.claimants(delivery);
-        let (delivery, fault) = (delivery.clone(), fault.clone());
+        let (delivery, fault, retryable) = (delivery.clone(), fault.clone(), fault.is_retryable());
         self.write(move |connection| {
             claims::give_back(connection, &claimants)?;
             let moved = connection
@@ -151,6 +151,11 @@ impl LocalStore {
             delete(connection, delivery.id)?;
             let event = &delivery.message.change_event_id;
             replay_log::settle(connection, event, &Outcome::Dead { fault, attempts: delivery.attempt }, now)?;
+            // A provider delivers again on purpose. A poll would find the same again at once: what failed for good
+            // waits until its hint expires, or until a person insists.
+            if delivery.message.detector == Detector::Etag && !retryable {
+                return Ok(());
+            }
             replay_log::forget_hint_of(connection, event)
         })
         .await

@@ -6,14 +6,15 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use tempfile::TempDir;
 use tidemark_conformance::model::ModelClock;
-use tidemark_conformance::samples::{at, entity, no_op_outcome, observation};
+use tidemark_conformance::samples::{at, candidate, entity, no_op_outcome, observation};
 use tidemark_domain::backoff::Backoff;
-use tidemark_domain::contract::WorkMessage;
-use tidemark_domain::{Fault, Outcome};
+use tidemark_domain::contract::{Detector, WorkMessage};
+use tidemark_domain::{Candidate, Fault, Outcome};
 use tidemark_local::worker::{WorkerSettings, run};
 use tidemark_local::{Delivery, Depth, LocalStore, StoreSettings};
 use tidemark_pipeline::handle::Handled;
-use tidemark_pipeline::ports::{ReplayLog, WorkQueue};
+use tidemark_pipeline::ports::{Accepted, ReplayLog, WorkQueue};
+use tidemark_pipeline::submit::submit;
 use tokio::sync::Notify;
 
 /// Every retry is due at once: the clock stands still.
@@ -193,4 +194,21 @@ async fn work_goes_on_while_recovery_waits_for_another_process() {
     run(&SETTINGS, &store, &clock, handle, second).await.unwrap();
     assert_eq!(outcome(&store, &message).await, Some(no_op_outcome()));
     opening.unlock().unwrap();
+}
+
+#[tokio::test]
+async fn a_poll_does_not_find_again_at_once_what_failed_for_good() {
+    let (store, _, _dir) = opened();
+    let found = |name: &str| Candidate { detector: Detector::Etag, ..candidate(&entity(name), at(0), Some(name)) };
+    for (name, fault, passes) in [("for now", Fault::retryable("x", "busy"), true), ("for good", Fault::permanent("x", "too large"), false)]
+    {
+        submit(&store, &found(name), at(0)).await.unwrap();
+        let delivery = store.receive(at(0), 60_000, 1).await.unwrap().pop().unwrap();
+        store.dead_letter(&delivery, &fault, at(1)).await.unwrap();
+        let again = submit(&store, &Candidate { arrival: "again".into(), ..found(name) }, at(2)).await.unwrap();
+        assert_eq!(matches!(again, Accepted::New(_)), passes, "{name}");
+        for delivery in store.receive(at(2), 60_000, 10).await.unwrap() {
+            store.ack(&delivery).await.unwrap();
+        }
+    }
 }

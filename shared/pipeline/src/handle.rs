@@ -87,7 +87,7 @@ where
             Pass::WaitUntil(until) => return Ok(Handled::WaitUntil(until)),
         }
     }
-    Err(Fault::retryable("handle.head_moving", format!("the head of {} moved {STARTS_MAX} times while it was handled", message.key())))
+    Err(Fault::retryable("handle.head_moving", format!("the head moved {STARTS_MAX} times while {} was handled", message.change_event_id)))
 }
 
 /// The registered source of a message, if it may look where the message points (I10).
@@ -100,7 +100,7 @@ async fn registered(sources: &impl Sources, message: &WorkMessage) -> Result<Sou
     if key != message.key() {
         return Err(Fault::permanent(
             "handle.entity_renamed",
-            format!("source `{}` now calls `{}` the entity `{}`", source.id, message.entity_id, key.entity),
+            format!("source `{}` has another name for what {} is about", source.id, message.change_event_id),
         )
         .remedy("check the source again under its new name"));
     }
@@ -279,7 +279,7 @@ where
             Fetched::Missing { .. } => Ok(Offered { observed, staged: None }),
             Fetched::Present { .. } => Err(Fault::retryable(
                 "handle.flickering",
-                format!("{} was missing and a moment later it was not: nothing is decided on that", message.key()),
+                format!("what {} is about was missing, and a moment later it was not: nothing is decided on that", message.change_event_id),
             )),
         },
     }

@@ -242,7 +242,7 @@ impl<'a, F: Flow, L: Ledger> World<'a, F, L> {
                 sources: &ports.sources,
                 clock: &ports.clock,
             };
-            let _ = look(&polled, &ports.registered).await;
+            let _ = look(&polled, &ports.registered, false).await;
             Done::Other
         };
         self.tasks.push(Task::new(Work::Other, future));

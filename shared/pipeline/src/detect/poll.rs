@@ -33,8 +33,9 @@ pub enum Looked {
     Failed(Fault),
 }
 
-/// Looks at one source and remembers what came of it.
-pub async fn look<L, U, I, S, C>(ports: &PollPorts<'_, L, U, I, S, C>, source: &Source) -> Result<Looked, Fault>
+/// Looks at one source and remembers what came of it. Who insists gets what was found handled even if the
+/// same was found before and is given up for now.
+pub async fn look<L, U, I, S, C>(ports: &PollPorts<'_, L, U, I, S, C>, source: &Source, insist: bool) -> Result<Looked, Fault>
 where
     L: Ledger,
     U: Upstream,
@@ -55,8 +56,12 @@ where
                 let size_bytes = view.head.as_ref().and_then(|head| head.artifact.as_ref()).map_or(0, |artifact| artifact.size_bytes);
                 (Looked::Unchanged, size_bytes)
             }
-            Sighting::MaybeChanged(observed) => (offer(ports, &key, url, &view, &observed, false).await?, 0),
-            Sighting::MaybeGone(observed) => (offer(ports, &key, url, &view, &observed, true).await?, 0),
+            Sighting::MaybeChanged(observed) => {
+                (offer(ports, &Seen { key: &key, url, view: &view, observed: &observed }, false, insist).await?, 0)
+            }
+            Sighting::MaybeGone(observed) => {
+                (offer(ports, &Seen { key: &key, url, view: &view, observed: &observed }, true, insist).await?, 0)
+            }
             Sighting::NeverThere(observed) => (Looked::Failed(never_there(source, &observed)), 0),
         },
     };
@@ -64,19 +69,22 @@ where
     Ok(looked)
 }
 
+/// What a look found, beside what was decided.
+#[derive(Clone, Copy)]
+struct Seen<'a> {
+    key: &'a EntityKey,
+    url: &'a str,
+    view: &'a HeadView,
+    observed: &'a Observed,
+}
+
 /// Submits what was seen as a candidate.
-async fn offer<L, U, I, S, C>(
-    ports: &PollPorts<'_, L, U, I, S, C>,
-    key: &EntityKey,
-    url: &str,
-    view: &HeadView,
-    observed: &Observed,
-    deletion: bool,
-) -> Result<Looked, Fault>
+async fn offer<L, U, I, S, C>(ports: &PollPorts<'_, L, U, I, S, C>, seen: &Seen<'_>, deletion: bool, insist: bool) -> Result<Looked, Fault>
 where
     I: Intake,
     C: Clock,
 {
+    let Seen { key, url, view, observed } = *seen;
     let now = ports.clock.now();
     let candidate = Candidate {
         key: key.clone(),
@@ -87,7 +95,7 @@ where
         order: None,
         detected_at: now,
         received_at: now,
-        hint: HintKey::poll(key, view, &observed.validators),
+        hint: (!insist).then(|| HintKey::poll(key, view, &observed.validators)),
         arrival: String::new(),
         notes: None,
     };
@@ -110,7 +118,8 @@ where
     let state = ports.sources.poll_state(&source.id).await?.unwrap_or_else(|| PollState::starting(plan, now));
     let state = match looked {
         Looked::Unchanged => state.after_unchanged(plan, &source.id, now, saved_bytes),
-        Looked::Candidate(_) => state.after_candidate(plan, &source.id, now),
+        Looked::Candidate(Accepted::New(_)) => state.after_candidate(plan, &source.id, now),
+        Looked::Candidate(Accepted::Copy { .. }) => state.after_copy(plan, &source.id, now),
         Looked::Failed(fault) => state.after_failure(plan, &source.id, now, fault.clone()),
     };
     ports.sources.save_poll(&source.id, &state).await
