@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use serde_json::json;
-use tidemark_tests::{Page, SECRET, Tidemark, Upstream, signed, sources_file};
+use tidemark_tests::{Page, SECRET, Tidemark, Upstream, push_source, signed, sources_file};
 
 fn refused(data: &Path, args: &[&str], says: &[&str]) {
     let output = Tidemark::command(data, args);
@@ -22,13 +22,7 @@ async fn deliveries_that_fail_a_check_are_refused_by_name_and_nothing_is_enqueue
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path();
     let upstream = Upstream::start().await;
-    sources_file(
-        data,
-        &format!(
-            "sources:\n  - id: push\n    allow: [\"{}\"]\n    allow_http: true\n    allow_private: true\n    webhook: {{ scheme: standard-webhooks, secrets: [SECRET] }}\n",
-            upstream.url("/data/")
-        ),
-    );
+    sources_file(data, &push_source(&upstream.url("/data/")));
     let tidemark = Tidemark::serve(data, &[]);
     let good = json!({ "source_uri": upstream.url("/data/x") }).to_string();
     let outside = json!({ "source_uri": upstream.url("/elsewhere") }).to_string();
@@ -154,13 +148,7 @@ async fn a_full_disk_refuses_clearly_and_loses_nothing() {
     let data = mount.join("data");
     let upstream = Upstream::start().await;
     upstream.echo_below("/e/");
-    sources_file(
-        &data,
-        &format!(
-            "sources:\n  - id: push\n    allow: [\"{}\"]\n    allow_http: true\n    allow_private: true\n    webhook: {{ scheme: standard-webhooks, secrets: [SECRET] }}\n",
-            upstream.url("/e/")
-        ),
-    );
+    sources_file(&data, &push_source(&upstream.url("/e/")));
     let tidemark = Tidemark::serve(&data, &[]);
     let ballast = mount.join("ballast");
     let mut accepted = 0;

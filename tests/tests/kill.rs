@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use futures_util::StreamExt;
-use tidemark_tests::{Client, Tidemark, Upstream, signed, sources_file};
+use tidemark_tests::{Client, Tidemark, Upstream, push_source, signed, sources_file};
 
 /// Candidates in flight.
 const CANDIDATES: u64 = 1_000;
@@ -51,13 +51,7 @@ async fn a_thousand_candidates_survive_twenty_five_kills_with_one_change_each() 
     let data = folder.path().join("data");
     let upstream = Upstream::start().await;
     upstream.echo_below("/e/");
-    sources_file(
-        &data,
-        &format!(
-            "sources:\n  - id: push\n    allow: [\"{}\"]\n    allow_http: true\n    allow_private: true\n    webhook: {{ scheme: standard-webhooks, secrets: [SECRET] }}\n",
-            upstream.url("/e/")
-        ),
-    );
+    sources_file(&data, &push_source(&upstream.url("/e/")));
 
     // Killed by the upstream while it answers the n-th request: sometimes many are in hand, sometimes few.
     let victim = Victim::default();

@@ -3,19 +3,12 @@
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
-use tidemark_tests::{Page, Tidemark, Upstream, signed, sources_file};
+use tidemark_tests::{Page, Tidemark, Upstream, push_source, signed, sources_file};
 
 fn watched(upstream: &Upstream, path: &str) -> String {
     format!(
         "sources:\n  - id: file\n    url: \"{}\"\n    allow_http: true\n    allow_private: true\n    poll: {{ every_s: 3600 }}\n",
         upstream.url(path)
-    )
-}
-
-fn pushed(upstream: &Upstream) -> String {
-    format!(
-        "sources:\n  - id: push\n    allow: [\"{}\"]\n    allow_http: true\n    allow_private: true\n    webhook: {{ scheme: standard-webhooks, secrets: [SECRET] }}\n",
-        upstream.url("/")
     )
 }
 
@@ -75,7 +68,7 @@ async fn a_hundred_copies_of_one_delivery_make_one_change_and_each_copy_is_expla
     let data = folder.path();
     let upstream = Upstream::start().await;
     upstream.set("/f", Page::tagged("A", "1"));
-    sources_file(data, &pushed(&upstream));
+    sources_file(data, &push_source(&upstream.url("/")));
     let tidemark = Tidemark::serve(data, &[]);
     let body = json!({ "source_uri": upstream.url("/f") }).to_string();
     let headers = signed("the-one", &body);
@@ -108,7 +101,7 @@ async fn a_second_start_goes_on_where_the_first_stopped() {
     let data = folder.path();
     let upstream = Upstream::start().await;
     upstream.set("/f", Page::tagged("A", "1"));
-    sources_file(data, &pushed(&upstream));
+    sources_file(data, &push_source(&upstream.url("/")));
     let first = Tidemark::serve(data, &[]);
     let body = json!({ "source_uri": upstream.url("/f") }).to_string();
     first.request("POST", "/v1/webhooks/push", &signed("one", &body), body.as_bytes()).await;

@@ -54,14 +54,7 @@ async fn what_cannot_be_handled_is_failing_until_it_is_seen_again() {
     let body = json!({ "source_uri": upstream.url("/e/f") }).to_string();
     let deliver = async |id: &str| tidemark.request("POST", "/v1/webhooks/push", &signed(id, &body), body.as_bytes()).await.status;
     assert_eq!(deliver("one").await, 202);
-    let standing = loop {
-        let status = Tidemark::json(data, &["status"]);
-        if status["queue"]["dead"] == 1 {
-            break status["sources"][0].clone();
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-    };
-    assert_eq!(standing["standing"], "failing", "{standing}");
+    let standing = until(data, "failing").await;
     assert_eq!(standing["fault"]["code"], "upstream.body_too_large", "{standing}");
     let explained = String::from_utf8(Tidemark::command(data, &["explain", "one"]).stdout).unwrap();
     assert!(explained.contains("gave up at once"), "{explained}");
@@ -69,10 +62,15 @@ async fn what_cannot_be_handled_is_failing_until_it_is_seen_again() {
     sources_file(data, &push_source(&upstream.url("/e/")));
     assert_eq!(deliver("one").await, 202, "a dead letter does not stop its own redelivery");
     tidemark.wait_for_feed(1).await;
+    until(data, "fresh").await;
+}
+
+/// The one source, once it stands like this.
+async fn until(data: &std::path::Path, word: &str) -> serde_json::Value {
     loop {
-        let standing = Tidemark::json(data, &["status"])["sources"][0]["standing"].clone();
-        if standing == "fresh" {
-            break;
+        let source = Tidemark::json(data, &["status"])["sources"][0].clone();
+        if source["standing"] == word {
+            return source;
         }
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
