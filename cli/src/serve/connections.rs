@@ -1,7 +1,7 @@
 //! Connections in: so many at once, and none for long without an answer (I14). Who sends its request a
 //! byte at a time, or never reads its answer, gives its place to others.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -41,7 +41,8 @@ impl Listener for Limited {
         // The semaphore is never closed, so there is always a place in the end.
         let place = self.places.clone().acquire_owned().await.ok();
         let (stream, address) = Listener::accept(&mut self.listener).await;
-        (Connection { stream, patience: self.patience, end: Box::pin(sleep(self.patience)), _place: place }, address)
+        let end = Box::pin(sleep(self.patience));
+        (Connection { stream, patience: self.patience, written_at: Instant::now(), end, _place: place }, address)
     }
 
     fn local_addr(&self) -> io::Result<SocketAddr> {
@@ -53,6 +54,7 @@ impl Listener for Limited {
 pub(super) struct Connection {
     stream: TcpStream,
     patience: Duration,
+    written_at: Instant,
     end: Pin<Box<Sleep>>,
     _place: Option<OwnedSemaphorePermit>,
 }
@@ -60,7 +62,24 @@ pub(super) struct Connection {
 impl Connection {
     /// The time is up, or the task is woken when it is.
     fn or_end<T>(&mut self, context: &mut Context<'_>) -> Poll<io::Result<T>> {
-        self.end.as_mut().poll(context).map(|()| Err(io::ErrorKind::TimedOut.into()))
+        while self.end.as_mut().poll(context).is_ready() {
+            if self.end.deadline() >= self.written_at + self.patience {
+                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+            }
+            // Moved only now: a timer that is moved by every answer costs more than the answer.
+            let end = self.written_at + self.patience;
+            self.end.as_mut().reset(end);
+        }
+        Poll::Pending
+    }
+
+    /// A write that went through prolongs the connection.
+    fn or_end_after<T>(&mut self, context: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if written.is_pending() {
+            return self.or_end(context);
+        }
+        self.written_at = Instant::now();
+        written
     }
 }
 
@@ -76,12 +95,16 @@ impl AsyncRead for Connection {
 impl AsyncWrite for Connection {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(context, bytes);
-        if written.is_pending() {
-            return self.or_end(context);
-        }
-        let end = Instant::now() + self.patience;
-        self.end.as_mut().reset(end);
-        written
+        self.or_end_after(context, written)
+    }
+
+    fn poll_write_vectored(mut self: Pin<&mut Self>, context: &mut Context<'_>, pieces: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, pieces);
+        self.or_end_after(context, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -71,8 +71,8 @@ impl Candidate {
     pub fn event_id(&self) -> EventId {
         let hint = self.hint.as_ref().map_or("", |hint| hint.key.as_str());
         let version = self.version_hint.as_deref().unwrap_or("");
-        let parts = [&self.key.key(), hint, version, &self.received_at.to_string(), &self.arrival, self.detector.as_str()];
-        EventId::derive(self.detected_at, &parts)
+        let parts = [&self.key.key(), hint, version, &self.arrival, self.detector.as_str()];
+        EventId::derive(self.detected_at, self.received_at, &parts)
     }
 
     /// The sighting as the contract writes it.

@@ -31,8 +31,7 @@ impl Sources for LocalStore {
     }
 
     async fn source(&self, id: &SourceId) -> Result<Option<Source>, Fault> {
-        let id = id.clone();
-        self.read(move |connection| Ok(registered(connection, &id)?)).await
+        self.glance(|connection| Ok(registered(connection, id)?))
     }
 
     async fn list(&self) -> Result<Vec<Source>, Fault> {

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
@@ -18,12 +18,14 @@ use crate::queue::Delivery;
 use crate::readers::Readers;
 use crate::schema;
 
-/// Threads that read.
-const READERS: usize = 3;
+/// Connections that read: one for glances, and one for each thread that reads.
+const READERS: usize = 4;
 /// Statements that each connection keeps ready: all there are.
 const STATEMENTS_MAX: usize = 128;
 /// Pages after which the log is folded into the file: 64 MiB.
 const CHECKPOINT_PAGES: i64 = 16_384;
+/// Pages that the writer keeps at hand: hints are found all over their index.
+const WRITER_CACHE_KIB: i64 = 32 * 1024;
 /// The size of a page, as SQLite has it by default.
 const PAGE_BYTES: u64 = 4096;
 
@@ -55,6 +57,8 @@ pub(crate) struct Inner {
     pub(crate) serial: AtomicU64,
     writer: GroupCommit,
     readers: Readers,
+    /// For reads so small that handing them to a thread would cost more.
+    glance: Mutex<Connection>,
 }
 
 impl Inner {
@@ -76,7 +80,8 @@ impl LocalStore {
         let _alone = open_lock(dir)?;
         let lock = OwnerLock::take(dir, owner)?;
         let file = dir.join("store.sqlite");
-        let (connection, readers) = connect(&file, owner, &settings).map_err(|failure| failure.fault(&file))?;
+        let (connection, mut readers) = connect(&file, owner, &settings).map_err(|failure| failure.fault(&file))?;
+        let glance = readers.pop().ok_or_else(|| Fault::permanent("store.readers", "a store has at least one reader"))?;
         owners::clear_staging(dir, owner)?;
         let started = |error: std::io::Error| Fault::retryable("store.threads", format!("cannot start a thread: {error}"));
         let (folder, name) = (dir.to_owned(), owner.to_owned());
@@ -89,6 +94,7 @@ impl LocalStore {
             // An owner is alive until its last write is done.
             writer: GroupCommit::start(connection, file.clone(), leave).map_err(started)?,
             readers: Readers::start(readers, &file).map_err(started)?,
+            glance: Mutex::new(glance),
         };
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -125,6 +131,12 @@ impl LocalStore {
         work: impl FnOnce(&Connection) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, Fault> {
         self.inner.writer.write_blocking(work)
+    }
+
+    /// One row by its key, read on this very thread.
+    pub(crate) fn glance<T>(&self, work: impl FnOnce(&Connection) -> Result<T, Failure>) -> Result<T, Fault> {
+        let connection = self.inner.glance.lock().unwrap_or_else(PoisonError::into_inner);
+        work(&connection).map_err(|failure| failure.fault(&self.inner.dir.join("store.sqlite")))
     }
 
     pub(crate) async fn read<T: Send + 'static>(
@@ -164,6 +176,7 @@ fn connect(file: &Path, owner: &str, settings: &StoreSettings) -> Result<(Connec
     writer.pragma_update(None, "synchronous", "full")?;
     writer.pragma_update(None, "foreign_keys", true)?;
     writer.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
+    writer.pragma_update(None, "cache_size", -WRITER_CACHE_KIB)?;
     if let Some(size_bytes_max) = settings.size_bytes_max {
         writer.pragma_update(None, "max_page_count", size_bytes_max / PAGE_BYTES)?;
     }
