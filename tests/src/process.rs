@@ -9,6 +9,11 @@ use serde_json::Value;
 
 use crate::client::{Answer, Client};
 
+/// How often a running process is asked how far it is.
+const ASK_EVERY: std::time::Duration = std::time::Duration::from_millis(20);
+/// How often at most: three minutes.
+const ASKS_MAX: u32 = 9_000;
+
 /// A running `tidemark serve`. Dropping it kills it.
 pub struct Tidemark {
     child: Child,
@@ -80,17 +85,19 @@ impl Tidemark {
         client.send(method, path, headers, body).await.expect("it answers")
     }
 
-    /// Waits, without a clock, until `enough` says so of the feed's end.
+    /// Waits until the feed has come so far; a test that never gets there fails instead of hanging.
     pub async fn wait_for_feed(&self, enough: u64) {
         let mut client = Client::connect(self.address).await.expect("it listens");
-        loop {
+        let mut end = 0;
+        for _ in 0..ASKS_MAX {
             let page = client.send("GET", "/v1/changes?order=desc&limit=1", &[], b"").await.expect("it answers").json();
-            let end = page["changes"][0]["index"].as_u64().unwrap_or(0);
+            end = page["changes"][0]["index"].as_u64().unwrap_or(0);
             if end >= enough {
                 return;
             }
-            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            tokio::time::sleep(ASK_EVERY).await;
         }
+        panic!("the feed has come to {end}, and not to {enough}");
     }
 
     /// Runs a command on a data folder.

@@ -67,11 +67,12 @@ async fn what_cannot_be_handled_is_failing_until_it_is_seen_again() {
 
 /// The one source, once it stands like this.
 async fn until(data: &std::path::Path, word: &str) -> serde_json::Value {
-    loop {
+    for _ in 0..2_000 {
         let source = Tidemark::json(data, &["status"])["sources"][0].clone();
         if source["standing"] == word {
             return source;
         }
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
+    panic!("it never stood like {word}");
 }
