@@ -12,6 +12,9 @@ use crate::failure::Failure;
 use crate::store::LocalStore;
 use crate::{claims, replay_log};
 
+/// How long a message that cannot be read stays out of the way.
+const SET_ASIDE_MS: i64 = 3600 * 1000;
+
 /// A message in hand.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery {
@@ -79,14 +82,24 @@ impl LocalStore {
         self.write(move |connection| {
             let mut visible = connection
                 .prepare_cached("SELECT id, message, attempts FROM messages WHERE visible_at <= ?1 ORDER BY visible_at, id LIMIT ?2")?;
-            let deliveries = visible
-                .query_map(params![At(now), row_limit(limit)], |row| {
-                    Ok(Delivery { id: row.get(0)?, message: row.get::<_, Json<_>>(1)?.0, attempt: row.get::<_, u32>(2)?.saturating_add(1) })
-                })?
-                .collect::<Result<Vec<_>, _>>()?;
+            let found = visible
+                .query_map(params![At(now), row_limit(limit)], |row| Ok((row.get(0)?, row.get::<_, String>(1)?, row.get::<_, u32>(2)?)))?
+                .collect::<Result<Vec<(i64, String, u32)>, _>>()?;
             let mut take = connection.prepare_cached("UPDATE messages SET owner = ?2, visible_at = ?3, attempts = ?4 WHERE id = ?1")?;
-            for delivery in &deliveries {
-                take.execute(params![delivery.id, owner, At(now.plus_ms(visibility_ms)), delivery.attempt])?;
+            let mut deliveries = Vec::with_capacity(found.len());
+            for (id, text, attempts) in found {
+                match serde_json::from_str(&text) {
+                    Ok(message) => {
+                        let delivery = Delivery { id, message, attempt: attempts.saturating_add(1) };
+                        take.execute(params![id, owner, At(now.plus_ms(visibility_ms)), delivery.attempt])?;
+                        deliveries.push(delivery);
+                    }
+                    // It harms only itself: kept for whoever can read it, and out of the way of the others.
+                    Err(error) => {
+                        tracing::warn!(id, %error, "a message in the queue cannot be read; it is set aside for an hour");
+                        take.execute(params![id, None::<String>, At(now.plus_ms(SET_ASIDE_MS)), attempts])?;
+                    }
+                }
             }
             Ok(deliveries)
         })

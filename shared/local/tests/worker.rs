@@ -212,3 +212,15 @@ async fn a_poll_does_not_find_again_at_once_what_failed_for_good() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_message_that_cannot_be_read_is_set_aside_and_harms_no_other() {
+    let (store, _, dir) = opened();
+    let file = rusqlite::Connection::open(dir.path().join("store.sqlite")).unwrap();
+    file.execute("INSERT INTO messages (message, visible_at, enqueued_at) VALUES ('{\"torn', 0, 0)", []).unwrap();
+    let good = submitted(&store, "good").await;
+    let received = store.receive(at(1), 60_000, 10).await.unwrap();
+    assert_eq!(received.into_iter().map(|delivery| delivery.message).collect::<Vec<_>>(), [good]);
+    assert_eq!(store.receive(at(2), 60_000, 10).await.unwrap(), []);
+    assert_eq!(store.depth().await.unwrap().waiting, 1, "it is still there");
+}
