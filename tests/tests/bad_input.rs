@@ -27,7 +27,7 @@ async fn deliveries_that_fail_a_check_are_refused_by_name_and_nothing_is_enqueue
     let good = json!({ "source_uri": upstream.url("/data/x") }).to_string();
     let outside = json!({ "source_uri": upstream.url("/elsewhere") }).to_string();
     let deep = "[".repeat(10_000) + &"]".repeat(10_000);
-    let huge = format!("\"{}\"", "x".repeat(2 * 1024 * 1024));
+    let huge = format!("\"{}\"", "x".repeat(1024 * 1024));
     let stale: Vec<(String, String)> = signed("id", &good)
         .into_iter()
         .map(|(name, value)| if name.ends_with("timestamp") { (name, "1600000000".into()) } else { (name, value) })
@@ -35,7 +35,6 @@ async fn deliveries_that_fail_a_check_are_refused_by_name_and_nothing_is_enqueue
     let tampered = signed("id", &outside);
     let table = [
         ("/v1/webhooks/nobody", signed("id", &good), good.as_str(), 404, "webhook.unknown_source"),
-        ("/v1/webhooks/NO BODY", signed("id", &good), good.as_str(), 400, ""),
         ("/v1/webhooks/push", vec![], good.as_str(), 401, "webhook."),
         ("/v1/webhooks/push", tampered, good.as_str(), 401, "webhook.signature_mismatch"),
         ("/v1/webhooks/push", stale, good.as_str(), 401, "webhook.timestamp_stale"),
@@ -45,16 +44,8 @@ async fn deliveries_that_fail_a_check_are_refused_by_name_and_nothing_is_enqueue
         ("/v1/webhooks/push", signed("id", &outside), outside.as_str(), 422, "source.uri_outside"),
     ];
     for (path, headers, body, status, code) in table {
-        if path.contains(' ') {
-            continue;
-        }
         let mut client = tidemark_tests::Client::connect(tidemark.address).await.unwrap();
-        // A refused body may be cut off while it is still being sent; the answer is what counts.
-        let answer = match client.send("POST", path, &headers, body.as_bytes()).await {
-            Ok(answer) => answer,
-            Err(_) if status == 413 => continue,
-            Err(error) => panic!("{code}: {error}"),
-        };
+        let answer = client.send("POST", path, &headers, body.as_bytes()).await.unwrap();
         assert_eq!(answer.status, status, "{code}: {answer:?}");
         assert!(answer.json()["code"].as_str().unwrap().starts_with(code), "{code}: {answer:?}");
         assert!(!answer.body.contains(SECRET));
@@ -116,7 +107,7 @@ fn unknown_names_are_told_what_to_try() {
 }
 
 #[test]
-fn a_newer_a_foreign_and_a_damaged_store_are_told_apart() {
+fn a_newer_a_foreign_and_an_impossible_store_are_told_apart() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("newer");
     assert!(Tidemark::command(&data, &["sources"]).status.success());

@@ -1,7 +1,5 @@
 //! What is watched: one registered source, checked when it is registered.
 
-use std::collections::BTreeSet;
-
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -187,13 +185,11 @@ impl Source {
     /// This source with its URLs in their normal form, or every reason why it cannot be registered.
     pub fn checked(mut self) -> Result<Self, Fault> {
         let mut wrong = Vec::new();
-        let mut seen = BTreeSet::new();
         for url in self.url.iter_mut().chain(self.allow.iter_mut()) {
             match normalized(url, self.allow_http) {
                 Ok(normal) => *url = normal.to_string(),
                 Err(reason) => wrong.push(format!("`{url}` {reason}")),
             }
-            seen.insert(url.clone());
         }
         if self.url.is_none() && self.allow.is_empty() {
             wrong.push("it has neither `url` nor `allow`, so there is nothing to look at".into());
