@@ -392,3 +392,40 @@ pub trait Secrets: Send + Sync {
     /// The secret behind `env:NAME` or `file:PATH`.
     fn secret(&self, reference: &str) -> impl Future<Output = Result<String, Fault>> + Send;
 }
+
+/// How much there is to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Depth {
+    /// Messages that wait, for a worker or for their time.
+    pub waiting: u64,
+    /// Messages that a worker has in hand.
+    pub in_hand: u64,
+    /// Dead letters.
+    pub dead: u64,
+}
+
+/// A message that could not be handled.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeadLetter {
+    /// Names it among the dead letters.
+    pub id: String,
+    /// The message; `None` if it cannot be read as one.
+    pub message: Option<WorkMessage>,
+    /// Why it was given up.
+    pub fault: Fault,
+    /// How often it was tried.
+    pub attempts: u32,
+    /// When it was given up.
+    pub died_at: Timestamp,
+}
+
+/// Messages that could not be handled, beside the queue of those that wait.
+pub trait DeadLetters: Send + Sync {
+    /// How much there is to do.
+    fn depth(&self) -> impl Future<Output = Result<Depth, Fault>> + Send;
+    /// Dead letters of a source (or of all), newest first.
+    fn dead_letters(&self, source: Option<&SourceId>, limit: usize) -> impl Future<Output = Result<Vec<DeadLetter>, Fault>> + Send;
+    /// Puts these messages back into the queue, with all their attempts before them. Enqueued first and removed
+    /// second: who is killed in between makes a copy, and loses nothing. Returns the ids that were there.
+    fn redrive(&self, ids: &[String], now: Timestamp) -> impl Future<Output = Result<Vec<String>, Fault>> + Send;
+}

@@ -5,8 +5,8 @@ use tidemark_domain::Fault;
 
 use crate::ports::{Ledger, Placed};
 
-/// Changes placed by one transaction.
-pub const BATCH_MAX: usize = 40;
+/// Changes placed by one transaction: on DynamoDB each takes three of the hundred writes that one may have.
+pub const BATCH_MAX: usize = 32;
 /// How often a publisher reads again because another one was faster, before it leaves the rest to it.
 const RACES_MAX: u32 = 16;
 

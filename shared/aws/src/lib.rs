@@ -1,0 +1,19 @@
+//! The ports on AWS: DynamoDB, SQS, S3 and Secrets Manager.
+//!
+//! ```text
+//! ledger table    heads, runs, history, feed; its stream wakes the publisher
+//! replay table    sightings, hints, outcomes, attempts
+//! sources table   the registry, what the poller remembers, the due index
+//! work queue      messages for the handler, and the queue of dead letters beside it
+//! buckets         artifacts/sha256/ab/<hex>, runs/<run>/…, and staging/… that nobody else reads
+//! ```
+//!
+//! Every conditional write recognises its own earlier write after a lost reply (I6). No SDK type crosses
+//! a port.
+
+mod failure;
+mod item;
+mod stack;
+pub mod tables;
+
+pub use stack::{AwsStore, StackNames};

@@ -1,0 +1,96 @@
+//! What a deployed stack consists of, and the clients that reach it.
+
+use std::sync::Arc;
+
+use aws_config::SdkConfig;
+use tidemark_domain::Fault;
+
+/// The names of what was deployed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StackNames {
+    /// Heads, runs, history, feed.
+    pub ledger_table: String,
+    /// Sightings, hints, outcomes, attempts.
+    pub replay_table: String,
+    /// The registry.
+    pub sources_table: String,
+    /// Messages for the handler.
+    pub queue_url: String,
+    /// Messages that could not be handled.
+    pub dead_letter_url: String,
+    /// Bytes and documents.
+    pub bucket: String,
+}
+
+impl StackNames {
+    /// From the environment of a function or from the outputs of a stack. Every missing name is named at
+    /// once: a function is configured in one go. `lookup` gets names such as `LEDGER_TABLE`.
+    pub fn from(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, Fault> {
+        let mut missing = Vec::new();
+        let mut name = |key: &'static str| {
+            lookup(key).filter(|value| !value.is_empty()).unwrap_or_else(|| {
+                missing.push(key);
+                String::new()
+            })
+        };
+        let names = Self {
+            ledger_table: name("LEDGER_TABLE"),
+            replay_table: name("REPLAY_TABLE"),
+            sources_table: name("SOURCES_TABLE"),
+            queue_url: name("QUEUE_URL"),
+            dead_letter_url: name("DEAD_LETTER_URL"),
+            bucket: name("BUCKET"),
+        };
+        if missing.is_empty() {
+            return Ok(names);
+        }
+        Err(Fault::permanent("stack.names", format!("these settings are missing: {}", missing.join(", ")))
+            .remedy("deploy the template of this version; it sets all of them"))
+    }
+}
+
+/// A deployed stack as seen from one process: all storage ports. Cheap to clone.
+#[derive(Clone)]
+pub struct AwsStore {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) names: StackNames,
+    pub(crate) dynamo: aws_sdk_dynamodb::Client,
+    pub(crate) sqs: aws_sdk_sqs::Client,
+    pub(crate) s3: aws_sdk_s3::Client,
+}
+
+impl AwsStore {
+    /// One connection pool for all services, from `config`.
+    pub fn new(config: &SdkConfig, names: StackNames) -> Self {
+        // Path style: bucket names with dots, and emulators, have no certificate of their own.
+        let s3 = aws_sdk_s3::config::Builder::from(config).force_path_style(config.endpoint_url().is_some()).build();
+        Self {
+            inner: Arc::new(Inner {
+                names,
+                dynamo: aws_sdk_dynamodb::Client::new(config),
+                sqs: aws_sdk_sqs::Client::new(config),
+                s3: aws_sdk_s3::Client::from_conf(s3),
+            }),
+        }
+    }
+
+    /// What this stack consists of.
+    pub fn names(&self) -> &StackNames {
+        &self.inner.names
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_missing_name_is_named_at_once() {
+        let some = |key: &str| (key != "BUCKET" && key != "QUEUE_URL").then(|| key.to_lowercase());
+        let fault = StackNames::from(some).unwrap_err();
+        assert!(fault.message.ends_with("QUEUE_URL, BUCKET"), "{fault}");
+    }
+}
