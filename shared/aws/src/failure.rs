@@ -1,7 +1,7 @@
 //! What AWS says went wrong, as a fault. Messages name the operation and AWS's own code; never an item.
 
-use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_dynamodb::config::http::HttpResponse;
+use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 use tidemark_domain::Fault;
 
 /// Codes for which a person must look: asking again gives the same answer.
@@ -23,10 +23,8 @@ where
 {
     let code = error.as_service_error().and_then(ProvideErrorMetadata::code);
     match code {
-        Some(code) if FINAL.contains(&code) => {
-            Fault::permanent("aws.refused", format!("AWS refused {operation}: {code}"))
-                .remedy("compare the function's role and the stack's resources with the template, and deploy it again")
-        }
+        Some(code) if FINAL.contains(&code) => Fault::permanent("aws.refused", format!("AWS refused {operation}: {code}"))
+            .remedy("compare the function's role and the stack's resources with the template, and deploy it again"),
         Some(code) => Fault::retryable("aws.failed", format!("AWS could not do {operation}: {code}")),
         None => Fault::retryable("aws.unreachable", format!("no usable answer from AWS to {operation}: {}", kind(error))),
     }
