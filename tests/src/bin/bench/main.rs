@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a broken bench environment should stop the bench at once")]
 #![expect(clippy::disallowed_methods, reason = "a benchmark measures time")]
 
+mod cold_start;
 mod deliveries;
 mod large_object;
 
@@ -20,6 +21,10 @@ async fn main() {
     if wanted("deliveries") {
         println!("== signed deliveries of 1 KiB, durable before the 202");
         missed += deliveries::run(folder.path()).await;
+    }
+    if wanted("functions") {
+        println!("== functions beside the least that one can be, built the same way");
+        missed += cold_start::run(&scratch().join("lambda"));
     }
     if missed > 0 {
         println!("{missed} missed");
