@@ -11,6 +11,7 @@
 //! Every conditional write recognises its own earlier write after a lost reply (I6). No SDK type crosses
 //! a port.
 
+pub mod batch;
 mod failure;
 mod item;
 mod stack;

@@ -7,6 +7,7 @@ mod checkpoint;
 mod delta_manifest;
 mod ledger_record;
 mod manifest;
+mod metrics;
 pub mod schemas;
 mod work_message;
 
@@ -16,4 +17,5 @@ pub use checkpoint::Checkpoint;
 pub use delta_manifest::{DeltaManifest, DeltaOp, DeltaOperation, DeltaState, ManifestRef, Sensitivity};
 pub use ledger_record::{LedgerRecord, LedgerStatus};
 pub use manifest::{CanonicalSort, ListingBasis, Manifest, ManifestEntry};
+pub use metrics::{METRICS_NAMESPACE, METRICS_VERSION, MetricDefinition, Metrics, MetricsDirective, MetricsLine, MetricsMetadata};
 pub use work_message::{MessageLinks, MessageType, WorkMessage};

@@ -8,7 +8,7 @@ use schemars::transform::RecursiveTransform;
 use schemars::{JsonSchema, Schema};
 use serde_json::Value;
 
-use super::{ChangeEvent, ChangeFeed, ChangeRecord, Checkpoint, DeltaManifest, LedgerRecord, Manifest, WorkMessage};
+use super::{ChangeEvent, ChangeFeed, ChangeRecord, Checkpoint, DeltaManifest, LedgerRecord, Manifest, MetricsLine, WorkMessage};
 use crate::canon::to_canonical;
 use crate::fault::Fault;
 
@@ -42,6 +42,7 @@ pub fn all() -> Result<Vec<SchemaFile>, Fault> {
         file::<DeltaManifest>("delta-manifest")?,
         file::<LedgerRecord>("ledger-record")?,
         file::<Manifest>("manifest")?,
+        file::<MetricsLine>("metrics")?,
         file::<WorkMessage>("work-message")?,
     ])
 }

@@ -1,4 +1,5 @@
 //! Detectors: each answers only "should we look?" (I1), and hands its candidates to the same submit.
 
+pub mod object_event;
 pub mod poll;
 pub mod webhook;

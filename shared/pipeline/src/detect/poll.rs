@@ -1,6 +1,8 @@
 //! Looks at a URL with a conditional request, and submits a candidate when something differs from what
 //! was last decided (I11). A look that fails is a state of the source, never "no change".
 
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 use tidemark_domain::contract::Detector;
 use tidemark_domain::poll::{PollState, Sighting, sight};
 use tidemark_domain::{Candidate, EntityKey, Fault, HeadView, HintKey, Observed, Source, Timestamp};
@@ -31,6 +33,71 @@ pub enum Looked {
     Candidate(Accepted),
     /// It could not be seen.
     Failed(Fault),
+}
+
+/// What looking at all that was due came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Looks {
+    /// Nothing new.
+    pub unchanged: u64,
+    /// Something to handle.
+    pub candidates: u64,
+    /// Something that was submitted before.
+    pub copies: u64,
+    /// Could not be seen.
+    pub failed: u64,
+}
+
+impl Looks {
+    fn count(&mut self, source: &Source, looked: Result<Looked, Fault>) {
+        match looked {
+            Ok(Looked::Unchanged) => self.unchanged += 1,
+            Ok(Looked::Candidate(Accepted::New(_))) => self.candidates += 1,
+            Ok(Looked::Candidate(Accepted::Copy { .. })) => self.copies += 1,
+            // A state of the source, and told there.
+            Ok(Looked::Failed(_)) => self.failed += 1,
+            // Its lease ends, and it is due again.
+            Err(fault) => {
+                tracing::warn!(source = %source.id, code = %fault.code, %fault, "could not remember a look");
+                self.failed += 1;
+            }
+        }
+    }
+}
+
+/// Looks at everything that is due, `in_flight` at the same time, until nothing is or `time_is_up`. What is
+/// begun is finished: the last look begins well before the end.
+pub async fn look_at_all_due<L, U, I, S, C>(
+    ports: &PollPorts<'_, L, U, I, S, C>,
+    in_flight: usize,
+    lease_ms: i64,
+    time_is_up: impl Fn(Timestamp) -> bool,
+) -> Result<Looks, Fault>
+where
+    L: Ledger,
+    U: Upstream,
+    I: Intake,
+    S: Sources,
+    C: Clock,
+{
+    let mut looks = Looks::default();
+    let mut running = FuturesUnordered::new();
+    let mut more = true;
+    loop {
+        let room = in_flight.saturating_sub(running.len());
+        if more && room > 0 && !time_is_up(ports.clock.now()) {
+            let due = ports.sources.take_due(ports.clock.now(), lease_ms, room).await?;
+            more = !due.is_empty();
+            running.extend(due.into_iter().map(|source| async move {
+                let looked = look(ports, &source, false).await;
+                (source, looked)
+            }));
+        }
+        match running.next().await {
+            Some((source, looked)) => looks.count(&source, looked),
+            None => return Ok(looks),
+        }
+    }
 }
 
 /// Looks at one source and remembers what came of it. Who insists gets what was found handled even if the
