@@ -1,1 +1,66 @@
-fn main() {}
+//! The read-only feed: changes, explanations, sources, documents, and where the bytes are.
+
+use std::sync::Arc;
+
+use lambda_http::{Error, Request, RequestExt as _, Service as _, service_fn};
+use tidemark_aws::AwsStore;
+use tidemark_domain::contract::Metrics;
+use tidemark_domain::{Fault, Sha256Digest};
+use tidemark_edge::{Bytes, Read, reading, service};
+use tidemark_functions::Function;
+use tidemark_pipeline::ports::ArtifactStore;
+use tidemark_pipeline::status::{SourceStatus, status};
+
+struct Feed(Function);
+
+impl Read for Feed {
+    type Ledger = AwsStore;
+    type Replay = AwsStore;
+    type Sources = AwsStore;
+    type Artifacts = AwsStore;
+
+    fn ledger(&self) -> &AwsStore {
+        &self.0.store
+    }
+
+    fn replay(&self) -> &AwsStore {
+        &self.0.store
+    }
+
+    fn sources(&self) -> &AwsStore {
+        &self.0.store
+    }
+
+    fn artifacts(&self) -> &AwsStore {
+        &self.0.store
+    }
+
+    async fn standings(&self) -> Result<Arc<Vec<SourceStatus>>, Fault> {
+        let store = &self.0.store;
+        Ok(Arc::new(status(store, store, store).await?))
+    }
+
+    /// A function may answer with six megabytes at most; S3 has no such limit.
+    async fn bytes(&self, sha256: &Sha256Digest) -> Result<Option<Bytes<<AwsStore as ArtifactStore>::Reader>>, Fault> {
+        Ok(self.0.store.presigned(sha256).await?.map(Bytes::At))
+    }
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Error> {
+    let feed = Arc::new(Feed(Function::start("feed").await?));
+    let router = service(reading(), Arc::clone(&feed), "there is nothing at this address; the feed is at /v1/changes");
+    lambda_http::run(service_fn(|request: Request| {
+        let (feed, mut router) = (Arc::clone(&feed), router.clone());
+        async move {
+            let context = request.lambda_context();
+            let work = async {
+                let response = router.call(request).await.unwrap_or_else(|never| match never {});
+                let failed = Some(u64::from(response.status().is_server_error()));
+                (Ok(response), Metrics { failed, ..Metrics::default() })
+            };
+            feed.0.measured(&context, work).await
+        }
+    }))
+    .await
+}

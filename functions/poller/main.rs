@@ -1,1 +1,50 @@
-fn main() {}
+//! Looks at every source that is due, hundreds in one invocation.
+
+use lambda_runtime::{Error, LambdaEvent, service_fn};
+use serde_json::{Value, json};
+use tidemark_aws::AwsUpstream;
+use tidemark_domain::contract::Metrics;
+use tidemark_functions::{Function, SystemClock, ends_at, setting};
+use tidemark_pipeline::detect::poll::{PollPorts, look_at_all_due};
+use tidemark_upstream::{HttpSettings, HttpUpstream};
+
+/// Sources looked at at the same time.
+const IN_FLIGHT: usize = 10;
+/// How long a source belongs to one poller: longer than the longest look.
+const LEASE_MS: i64 = 120_000;
+/// The last look begins so long before the end: longer than a look with all its retries takes.
+const LAST_LOOK_MS: i64 = 40_000;
+
+#[tokio::main]
+async fn main() -> Result<(), Error> {
+    let function = Function::start("poller").await?;
+    let settings = HttpSettings { contact: setting("CONTACT"), ..HttpSettings::default() };
+    let upstream = AwsUpstream::new(&function.config, HttpUpstream::new(settings, SystemClock)?);
+    let (function, upstream) = (&function, &upstream);
+    lambda_runtime::run(service_fn(|event: LambdaEvent<Value>| async move {
+        let context = event.context;
+        function.measured(&context, async {
+            let store = &function.store;
+            let ports = PollPorts { ledger: store, upstream, intake: store, sources: store, clock: &function.clock };
+            let last = ends_at(&context).plus_ms(-LAST_LOOK_MS);
+            match look_at_all_due(&ports, IN_FLIGHT, LEASE_MS, |now| now >= last).await {
+                Ok(looks) => {
+                    let metrics = Metrics {
+                        not_modified: Some(looks.unchanged),
+                        modified: Some(looks.candidates + looks.copies),
+                        bytes_saved: Some(looks.bytes_saved),
+                        dedupe_hits: Some(looks.copies),
+                        accepted: Some(looks.candidates),
+                        failed: Some(looks.failed),
+                        ..Metrics::default()
+                    };
+                    let told = json!({ "unchanged": looks.unchanged, "candidates": looks.candidates, "failed": looks.failed });
+                    (Ok(told), metrics)
+                }
+                Err(fault) => (Err(fault), Metrics::default()),
+            }
+        })
+        .await
+    }))
+    .await
+}

@@ -1,1 +1,66 @@
-fn main() {}
+//! A bucket notifies us: every object that a source covers becomes a candidate.
+
+use lambda_runtime::{Error, LambdaEvent, service_fn};
+use aws_lambda_events::s3::{S3Event, S3EventRecord};
+use serde_json::Value;
+use tidemark_domain::contract::Metrics;
+use tidemark_domain::{Fault, Timestamp, decoded_key};
+use tidemark_functions::Function;
+use tidemark_pipeline::detect::object_event::{Notified, ObjectEvent, notified};
+use tidemark_pipeline::ports::{Accepted, Clock as _};
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Error> {
+    let function = Function::start("s3-event").await?;
+    let function = &function;
+    lambda_runtime::run(service_fn(|event: LambdaEvent<Value>| async move {
+        let (event, context) = event.into_parts();
+        function.measured(&context, async {
+            let mut metrics = Metrics { accepted: Some(0), dedupe_hits: Some(0), refused: Some(0), ..Metrics::default() };
+            let result = submit_all(function, event, &mut metrics).await;
+            (result, metrics)
+        })
+        .await
+    }))
+    .await
+}
+
+async fn submit_all(function: &Function, event: Value, metrics: &mut Metrics) -> Result<(), Fault> {
+    // `s3:TestEvent` has no records: there is nothing to do.
+    if event.get("Records").is_none() {
+        return Ok(());
+    }
+    let event: S3Event = serde_json::from_value(event).map_err(|error| {
+        Fault::permanent("event.unreadable", format!("this is no notification of a bucket (at line {} column {})", error.line(), error.column()))
+            .remedy("look at who else invokes this function")
+    })?;
+    let count = |counter: &mut Option<u64>| *counter = Some(counter.unwrap_or(0) + 1);
+    for record in event.records {
+        let Some(event) = object_event(record) else {
+            count(&mut metrics.refused);
+            continue;
+        };
+        match notified(&function.store, &function.store, &event, &function.arrival(), function.clock.now()).await? {
+            Notified::NobodyWatches => count(&mut metrics.refused),
+            Notified::Submitted(all) => all.iter().for_each(|accepted| match accepted {
+                Accepted::New(_) => count(&mut metrics.accepted),
+                Accepted::Copy { .. } => count(&mut metrics.dedupe_hits),
+            }),
+        }
+    }
+    Ok(())
+}
+
+/// The notification in our own words; `None` if it names no object.
+fn object_event(record: S3EventRecord) -> Option<ObjectEvent> {
+    let name = record.event_name.unwrap_or_default();
+    let object = record.s3.object;
+    Some(ObjectEvent {
+        bucket: record.s3.bucket.name?,
+        key: decoded_key(&object.key?),
+        removed: name.contains("ObjectRemoved") || name.contains("LifecycleExpiration"),
+        version_hint: object.version_id.or(object.e_tag),
+        sequencer: object.sequencer,
+        happened_at: Timestamp::from_millis(record.event_time.timestamp_millis()),
+    })
+}

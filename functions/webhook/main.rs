@@ -1,1 +1,64 @@
-fn main() {}
+//! A provider calls: verified, in the replay log and in the queue before it is answered.
+
+use std::sync::Arc;
+
+use lambda_http::{Error, Request, RequestExt as _, Service as _, service_fn};
+use tidemark_aws::{AwsSecrets, AwsStore};
+use tidemark_domain::Timestamp;
+use tidemark_domain::contract::Metrics;
+use tidemark_edge::{Receive, receiving, service};
+use tidemark_functions::{Function, SystemClock, setting};
+use tidemark_pipeline::detect::webhook::ReceivePorts;
+use tidemark_pipeline::ports::Clock as _;
+
+struct Webhook {
+    function: Function,
+    secrets: AwsSecrets<SystemClock>,
+}
+
+impl Receive for Webhook {
+    type Sources = AwsStore;
+    type Secrets = AwsSecrets<SystemClock>;
+    type Intake = AwsStore;
+
+    fn receive_ports(&self) -> ReceivePorts<'_, AwsStore, AwsSecrets<SystemClock>, AwsStore> {
+        ReceivePorts { sources: &self.function.store, secrets: &self.secrets, intake: &self.function.store }
+    }
+
+    fn arrival(&self) -> String {
+        self.function.arrival()
+    }
+
+    fn now(&self) -> Timestamp {
+        self.function.clock.now()
+    }
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Error> {
+    let function = Function::start("webhook").await?;
+    let secrets = AwsSecrets::new(&function.config, setting("SECRET_PREFIX"), SystemClock);
+    let edge = Arc::new(Webhook { function, secrets });
+    let router = service(receiving(), Arc::clone(&edge), "deliveries go to /v1/webhooks/SOURCE");
+    lambda_http::run(service_fn(|request: Request| {
+        let (edge, mut router) = (Arc::clone(&edge), router.clone());
+        async move {
+            let context = request.lambda_context();
+            let work = async {
+                let response = router.call(request).await.unwrap_or_else(|never| match never {});
+                let is = |yes: bool| Some(u64::from(yes));
+                let status = response.status().as_u16();
+                let metrics = Metrics {
+                    accepted: is(status == 202),
+                    dedupe_hits: is(status == 200),
+                    refused: is((400..500).contains(&status)),
+                    failed: is(status >= 500),
+                    ..Metrics::default()
+                };
+                (Ok(response), metrics)
+            };
+            edge.function.measured(&context, work).await
+        }
+    }))
+    .await
+}

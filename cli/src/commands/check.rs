@@ -40,7 +40,7 @@ pub(crate) async fn check(node: &Node, target: &str, json: bool) -> Result<ExitC
     };
     let mut checked = Checked { source: &source, result: "unchanged", old_validator, event: None, outcome: None, fault: None };
     match look(&node.poll_ports(), &source, true).await? {
-        Looked::Unchanged => {}
+        Looked::Unchanged { .. } => {}
         Looked::Failed(fault) => {
             checked.result = "failed";
             checked.fault = Some(fault);

@@ -14,7 +14,9 @@
 pub mod batch;
 mod failure;
 mod item;
+mod ledger;
 mod stack;
 pub mod tables;
+mod transaction;
 
 pub use stack::{AwsStore, StackNames};

@@ -27,8 +27,11 @@ pub struct PollPorts<'a, L, U, I, S, C> {
 /// What a look found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Looked {
-    /// Nothing new.
-    Unchanged,
+    /// Nothing new, and so many bytes that did not have to be downloaded again.
+    Unchanged {
+        /// The size of what is decided.
+        saved_bytes: u64,
+    },
     /// Something to handle.
     Candidate(Accepted),
     /// It could not be seen.
@@ -46,12 +49,17 @@ pub struct Looks {
     pub copies: u64,
     /// Could not be seen.
     pub failed: u64,
+    /// Bytes that did not have to be downloaded again.
+    pub bytes_saved: u64,
 }
 
 impl Looks {
     fn count(&mut self, source: &Source, looked: Result<Looked, Fault>) {
         match looked {
-            Ok(Looked::Unchanged) => self.unchanged += 1,
+            Ok(Looked::Unchanged { saved_bytes }) => {
+                self.unchanged += 1;
+                self.bytes_saved += saved_bytes;
+            }
             Ok(Looked::Candidate(Accepted::New(_))) => self.candidates += 1,
             Ok(Looked::Candidate(Accepted::Copy { .. })) => self.copies += 1,
             // A state of the source, and told there.
@@ -116,23 +124,23 @@ where
     };
     let view = ports.ledger.head(&key).await?;
     let present = view.head.as_ref().is_some_and(|head| head.artifact.is_some());
-    let (looked, saved_bytes) = match ports.upstream.probe(source, url, &view.decided).await {
-        Err(fault) => (Looked::Failed(fault), 0),
+    let looked = match ports.upstream.probe(source, url, &view.decided).await {
+        Err(fault) => Looked::Failed(fault),
         Ok(probe) => match sight(probe, &view.decided, present, view.head.is_some()) {
             Sighting::Unchanged => {
-                let size_bytes = view.head.as_ref().and_then(|head| head.artifact.as_ref()).map_or(0, |artifact| artifact.size_bytes);
-                (Looked::Unchanged, size_bytes)
+                let artifact = view.head.as_ref().and_then(|head| head.artifact.as_ref());
+                Looked::Unchanged { saved_bytes: artifact.map_or(0, |artifact| artifact.size_bytes) }
             }
             Sighting::MaybeChanged(observed) => {
-                (offer(ports, &Seen { key: &key, url, view: &view, observed: &observed }, false, insist).await?, 0)
+                offer(ports, &Seen { key: &key, url, view: &view, observed: &observed }, false, insist).await?
             }
             Sighting::MaybeGone(observed) => {
-                (offer(ports, &Seen { key: &key, url, view: &view, observed: &observed }, true, insist).await?, 0)
+                offer(ports, &Seen { key: &key, url, view: &view, observed: &observed }, true, insist).await?
             }
-            Sighting::NeverThere(observed) => (Looked::Failed(never_there(source, &observed)), 0),
+            Sighting::NeverThere(observed) => Looked::Failed(never_there(source, &observed)),
         },
     };
-    remember(ports, source, &looked, saved_bytes).await?;
+    remember(ports, source, &looked).await?;
     Ok(looked)
 }
 
@@ -174,7 +182,6 @@ async fn remember<L, U, I, S, C>(
     ports: &PollPorts<'_, L, U, I, S, C>,
     source: &Source,
     looked: &Looked,
-    saved_bytes: u64,
 ) -> Result<(), Fault>
 where
     S: Sources,
@@ -184,7 +191,7 @@ where
     let now: Timestamp = ports.clock.now();
     let state = ports.sources.poll_state(&source.id).await?.unwrap_or_else(|| PollState::starting(plan, now));
     let state = match looked {
-        Looked::Unchanged => state.after_unchanged(plan, &source.id, now, saved_bytes),
+        Looked::Unchanged { saved_bytes } => state.after_unchanged(plan, &source.id, now, *saved_bytes),
         Looked::Candidate(Accepted::New(_)) => state.after_candidate(plan, &source.id, now),
         Looked::Candidate(Accepted::Copy { .. }) => state.after_copy(plan, &source.id, now),
         Looked::Failed(fault) => state.after_failure(plan, &source.id, now, fault.clone()),
