@@ -11,9 +11,17 @@
 //! Every conditional write recognises its own earlier write after a lost reply (I6). No SDK type crosses
 //! a port.
 
+mod artifacts;
+mod copying;
+mod documents;
 mod failure;
 mod item;
 mod stack;
+mod staging;
 pub mod tables;
+mod upstream;
 
+pub use artifacts::AwsReader;
 pub use stack::{AwsStore, StackNames};
+pub use staging::AwsStaging;
+pub use upstream::{AwsBody, AwsUpstream, S3Body};
