@@ -21,7 +21,8 @@ async fn named_source(node: &Node, name: &str) -> Result<Source, Fault> {
     {
         return Ok(source);
     }
-    let normal = url::Url::parse(name).map(String::from).unwrap_or_else(|_| name.to_owned());
+    let normal =
+        tidemark_domain::s3_uri::s3_normal(name).unwrap_or_else(|_| url::Url::parse(name).map_or_else(|_| name.to_owned(), String::from));
     let all = node.store.list().await?;
     all.into_iter().find(|source| source.url.as_deref() == Some(normal.as_str())).ok_or_else(|| {
         Fault::rejected("cli.unknown_source", format!("no registered source is called `{name}` or watches it"))

@@ -12,11 +12,19 @@
 //! a port.
 
 pub mod batch;
+mod artifacts;
+mod copying;
+mod documents;
 mod failure;
 mod item;
 mod ledger;
 mod stack;
+mod staging;
 pub mod tables;
 mod transaction;
+mod upstream;
 
+pub use artifacts::AwsReader;
 pub use stack::{AwsStore, StackNames};
+pub use staging::AwsStaging;
+pub use upstream::{AwsBody, AwsUpstream, S3Body};

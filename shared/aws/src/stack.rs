@@ -5,6 +5,8 @@ use std::sync::Arc;
 use aws_config::SdkConfig;
 use tidemark_domain::Fault;
 
+use crate::staging::COPY_BYTES_MAX;
+
 /// The names of what was deployed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StackNames {
@@ -53,6 +55,8 @@ impl StackNames {
 #[derive(Clone)]
 pub struct AwsStore {
     pub(crate) inner: Arc<Inner>,
+    /// The largest object that one CopyObject may copy.
+    pub(crate) copy_bytes_max: u64,
 }
 
 pub(crate) struct Inner {
@@ -74,6 +78,7 @@ impl AwsStore {
                 sqs: aws_sdk_sqs::Client::new(config),
                 s3: aws_sdk_s3::Client::from_conf(s3),
             }),
+            copy_bytes_max: COPY_BYTES_MAX,
         }
     }
 

@@ -14,8 +14,8 @@ use crate::time::Timestamp;
 
 /// Longest source id, in characters.
 pub const SOURCE_ID_CHARS_MAX: usize = 64;
-/// Longest entity id, in bytes.
-pub const ENTITY_ID_BYTES_MAX: usize = 2048;
+/// Longest entity id, in bytes: holds the URI of the longest S3 key, each byte of it escaped.
+pub const ENTITY_ID_BYTES_MAX: usize = 4096;
 
 /// Separators of ledger keys, which components must not contain unescaped.
 const KEY_UNSAFE: &AsciiSet = &CONTROLS.add(b'|').add(b'%');

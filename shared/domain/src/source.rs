@@ -7,6 +7,7 @@ use url::Url;
 
 use crate::fault::Fault;
 use crate::ids::{EntityId, EntityKey, SourceId};
+use crate::s3_uri::{is_s3, s3_normal, s3_parts};
 
 /// Most prefixes, secrets or pins of one source.
 pub const LIST_ITEMS_MAX: usize = 32;
@@ -25,13 +26,15 @@ const NOT_IN_A_URI: &AsciiSet =
 pub struct Source {
     /// Its name.
     pub id: SourceId,
-    /// The URL that is watched. May be left out where a webhook names what changed.
+    /// The URL that is watched, or `s3://bucket/key` on a deployed stack. May be left out where a webhook or an
+    /// event names what changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
     /// The name of the one entity behind `url`; the URL itself if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub entity: Option<EntityId>,
-    /// What a webhook may name: these URLs and all below them. `url` is always among them.
+    /// What a webhook or an event may name: these URLs and all below them, or `s3://bucket/prefix/`. `url` is
+    /// always among them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allow: Vec<String>,
     /// How often to look. Left out: only webhooks and `tidemark check` look.
@@ -187,9 +190,15 @@ impl Source {
         let mut wrong = Vec::new();
         for url in self.url.iter_mut().chain(self.allow.iter_mut()) {
             match normalized(url, self.allow_http) {
-                Ok(normal) => *url = normal.to_string(),
+                Ok(normal) => *url = normal,
                 Err(reason) => wrong.push(format!("`{url}` {reason}")),
             }
+        }
+        if self.url.as_deref().is_some_and(|url| is_s3(url) && s3_parts(url).is_none()) {
+            wrong.push("`url` names a bucket and no object in it; a prefix belongs into `allow`".into());
+        }
+        if !self.pin_sha256.is_empty() && self.url.iter().chain(&self.allow).any(|url| is_s3(url)) {
+            wrong.push("`pin_sha256` cannot be checked on s3://, which is reached by its name alone".into());
         }
         if self.url.is_none() && self.allow.is_empty() {
             wrong.push("it has neither `url` nor `allow`, so there is nothing to look at".into());
@@ -236,16 +245,19 @@ impl Source {
                 .remedy("add its prefix to `allow` in the sources file if it belongs to this source")
         };
         let normal = normalized(uri, self.allow_http).map_err(|reason| outside(&reason))?;
-        if self.url.as_deref() == Some(normal.as_str())
+        if is_s3(&normal) && s3_parts(&normal).is_none() {
+            return Err(outside("names no object"));
+        }
+        if self.url.as_ref() == Some(&normal)
             && let Some(key) = self.url_entity()
         {
-            return Ok((key, normal.into()));
+            return Ok((key, normal));
         }
-        if !self.allow.iter().any(|prefix| is_below(prefix, normal.as_str())) {
+        if !self.allow.iter().any(|prefix| is_below(prefix, &normal)) {
             return Err(outside("is not below any allowed prefix"));
         }
-        let entity = normal.as_str().parse().map_err(|reason: String| outside(&reason))?;
-        Ok((EntityKey { source: self.id.clone(), entity }, normal.into()))
+        let entity = normal.parse().map_err(|reason: String| outside(&reason))?;
+        Ok((EntityKey { source: self.id.clone(), entity }, normal))
     }
 }
 
@@ -280,14 +292,19 @@ impl WebhookPlan {
     }
 }
 
-/// `text` as an absolute http(s) URL in its normal form, without user, password or fragment.
-fn normalized(text: &str, allow_http: bool) -> Result<Url, String> {
+/// `text` in its normal form: an absolute http(s) URL without user, password or fragment, or an S3 URI.
+fn normalized(text: &str, allow_http: bool) -> Result<String, String> {
+    if is_s3(text) {
+        return s3_normal(text);
+    }
     let mut url = Url::parse(text).map_err(|error| format!("is not a URL ({error})"))?;
     match url.scheme() {
         "https" => {}
         "http" if allow_http => {}
         "http" => return Err("is plain http, which needs `allow_http: true`".into()),
-        other => return Err(format!("has the scheme `{}`, and only http(s) is watched", other.chars().take(20).collect::<String>())),
+        other => {
+            return Err(format!("has the scheme `{}`, and only http(s) and s3 are watched", other.chars().take(20).collect::<String>()));
+        }
     }
     if !url.username().is_empty() || url.password().is_some() {
         return Err("carries a user name or password, which would end up in documents".into());
@@ -302,7 +319,7 @@ fn normalized(text: &str, allow_http: bool) -> Result<Url, String> {
     url.set_path(&path);
     let query = url.query().map(|query| utf8_percent_encode(query, NOT_IN_A_URI).to_string());
     url.set_query(query.as_deref());
-    Ok(url)
+    Ok(url.into())
 }
 
 /// Is `uri` the prefix itself, or below it at a path boundary? `…/data` does not cover `…/database`.
@@ -350,6 +367,44 @@ mod tests {
         let (_, uri) = source().entity_at("https://example.org/data/a|b[1]%7C?q={x}").unwrap();
         assert_eq!(uri, "https://example.org/data/a%7Cb%5B1%5D%7C?q=%7Bx%7D");
         assert_eq!(source().entity_at(&uri).unwrap().1, uri);
+    }
+
+    #[test]
+    fn only_objects_below_a_prefix_of_a_bucket_are_looked_at() {
+        let mut source = Source::watching("s".parse().unwrap(), "s3://abc/one file.csv", 60);
+        source.allow = vec!["s3://abc/data/".into(), "s3://abc/exact".into()];
+        let source = source.checked().unwrap();
+        assert_eq!(source.url.as_deref(), Some("s3://abc/one%20file.csv"));
+        for inside in ["s3://abc/one file.csv", "s3://abc/data/x", "s3://abc/data/x?".replace('?', "%3F").as_str(), "s3://abc/exact/y"] {
+            let (key, uri) = source.entity_at(inside).unwrap();
+            assert_eq!(key.entity.as_str(), uri, "{inside}");
+            assert!(s3_parts(&uri).is_some(), "{uri}");
+        }
+        for outside in [
+            "s3://abc/data",
+            "s3://abc/database/x",
+            "s3://abc/exactly",
+            "s3://abcd/data/x",
+            "s3://abc.data/data/x",
+            "s3://abc/data/x?versionId=1",
+            "s3://abc/",
+            "https://abc/data/x",
+        ] {
+            assert!(source.entity_at(outside).is_err(), "{outside}");
+        }
+        let mut whole = source.clone();
+        whole.allow = vec!["s3://abc".into()];
+        let whole = whole.checked().unwrap();
+        assert!(
+            whole.entity_at("s3://abc/anything").is_ok()
+                && whole.entity_at("s3://abc/").is_err()
+                && whole.entity_at("s3://abcd/a").is_err()
+        );
+        assert!(whole.entity_at(&crate::s3_uri("abc", &"\u{1}".repeat(1024))).is_ok(), "the longest key fits");
+        for (url, pins) in [("s3://abc/", vec![]), ("s3://abc", vec![]), ("s3://a/b", vec![]), ("s3://abc/x", vec!["pin".to_owned()])] {
+            let bad = Source { url: Some(url.into()), pin_sha256: pins, ..source.clone() };
+            assert!(bad.checked().is_err(), "{url}");
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::time::UNIX_EPOCH;
 
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ETAG, HeaderName, LAST_MODIFIED, RETRY_AFTER};
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use tidemark_domain::{Fault, Observed, Timestamp, Validators};
 use url::Url;
 
@@ -74,6 +74,13 @@ pub(crate) fn observed(status: StatusCode, headers: &HeaderMap) -> Observed {
         // The length of encoded bytes says nothing of the object's.
         content_length_bytes: if headers.contains_key(CONTENT_ENCODING) { None } else { length(headers) },
     }
+}
+
+/// The same for an answer that another client received and took apart. What no header can carry is as good as
+/// none.
+pub fn observed_elsewhere(status: u16, headers: &[(&str, Option<&str>)]) -> Observed {
+    let header = |&(name, value): &(&str, Option<&str>)| Some((HeaderName::try_from(name).ok()?, HeaderValue::from_str(value?).ok()?));
+    Observed { status, ..observed(StatusCode::OK, &headers.iter().filter_map(header).collect()) }
 }
 
 /// The announced length of the body, encoded or not.

@@ -6,9 +6,11 @@ use std::io;
 use tidemark_domain::Fault;
 use url::{Position, Url};
 
+/// The longest URL that people see.
+pub(crate) const SHOWN_CHARS_MAX: usize = 300;
+
 /// A URL as people may see it: without its query string, and not endless.
 pub(crate) fn shown(url: &Url) -> String {
-    const SHOWN_CHARS_MAX: usize = 300;
     // The url crate writes ASCII only, so any cut falls between characters.
     url[..Position::AfterPath].chars().take(SHOWN_CHARS_MAX).collect()
 }

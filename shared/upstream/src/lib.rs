@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use http::{HeaderValue, Method, StatusCode};
 use tidemark_domain::poll::Probe;
+use tidemark_domain::s3_uri::is_s3;
 use tidemark_domain::{Fault, Source, Validators};
 use tidemark_pipeline::ports::{Clock, Fetched, Upstream};
 use tokio::time::Instant;
@@ -26,9 +27,10 @@ use url::Url;
 use crate::answer::{Standing, observed, refusal, standing};
 use crate::body::BodyLimits;
 use crate::client::Pools;
-use crate::fault::timeout;
+use crate::fault::{SHOWN_CHARS_MAX, timeout};
 use crate::request::{Answer, Question, ask};
 
+pub use crate::answer::observed_elsewhere;
 pub use crate::body::HttpBody;
 pub use crate::guard::is_global;
 pub use crate::sender::Sender;
@@ -99,6 +101,12 @@ impl<C: Clock> Upstream for HttpUpstream<C> {
     }
 }
 
+/// `uri`, if it is one for HTTP. Objects of S3 are for a stack, whose role may read them.
 fn parsed(uri: &str) -> Result<Url, Fault> {
+    if is_s3(uri) {
+        let shown: String = uri.chars().take(SHOWN_CHARS_MAX).collect();
+        return Err(Fault::rejected("upstream.scheme", format!("{shown} is in S3, which is not reached from here"))
+            .remedy("run the source on a deployed stack (`--stack NAME`), or watch an https URL of the object"));
+    }
     Url::parse(uri).map_err(|error| Fault::rejected("upstream.uri", format!("a URI to look at is none: {error}")))
 }

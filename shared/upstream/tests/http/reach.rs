@@ -96,15 +96,20 @@ async fn a_redirect_to_a_private_address_is_refused() {
 async fn plain_http_and_other_schemes_are_refused_unless_allowed() {
     let server = Server::start(|_, _| Reply::new(200, &[], b"")).await;
     let client = client(settings());
-    for url in [server.url("/a?key=s3cret"), "file:///etc/passwd".into(), "ftp://data.example/".into()] {
+    for url in [server.url("/a?key=s3cret"), "file:///etc/passwd".into(), "ftp://data.example/".into(), "s3://data.example/a".into()] {
         let mut source = source(&url);
-        source.allow_http = url.starts_with("file") || url.starts_with("ftp");
+        source.allow_http = !url.starts_with("http");
         let fault = fetched(&client, &source, &url).await.unwrap_err();
         assert_eq!((fault.code.as_ref(), fault.kind), ("upstream.scheme", FaultKind::Rejected), "{url}");
         assert!(!fault.to_string().contains("s3cret"));
     }
     for url in [server.url("/").replace("://", "://user:pass@"), "no url".into()] {
         assert_eq!(fetched(&client, &source(&url), &url).await.unwrap_err().code, "upstream.uri", "{url}");
+    }
+    for url in ["s3://abc/a%20b", "s3://abc/", "s3://", "S3://[::1", "s3://user:pass@abc/../\u{1}"] {
+        let fault = client.probe(&source(url), url, &Validators::default()).await.unwrap_err();
+        assert_eq!((fault.code.as_ref(), fault.kind), ("upstream.scheme", FaultKind::Rejected), "{url}");
+        assert!(fault.remedy.unwrap().contains("--stack"), "{url}");
     }
     let mut pinned = source(&server.url("/"));
     pinned.pin_sha256 = vec!["AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=".into()];
