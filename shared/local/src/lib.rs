@@ -16,6 +16,7 @@
 mod artifacts;
 mod claims;
 mod columns;
+mod dead_letters;
 mod documents;
 mod failure;
 mod feed;
@@ -36,7 +37,7 @@ pub mod worker;
 
 pub use artifacts::LocalReader;
 pub use owners::Recovered;
-pub use queue::{DeadLetter, Delivery, Depth};
+pub use queue::Delivery;
 pub use secrets::LocalSecrets;
 pub use staging::LocalStaging;
 pub use store::{LocalStore, StoreSettings};

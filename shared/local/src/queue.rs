@@ -2,12 +2,11 @@
 //! before it is made, so that a message that kills its worker is found out.
 
 use rusqlite::{Connection, OptionalExtension, params};
-use serde::{Deserialize, Serialize};
-use tidemark_domain::contract::{Detector, WorkMessage};
-use tidemark_domain::{Fault, Outcome, SourceId, Timestamp};
+use tidemark_domain::contract::WorkMessage;
+use tidemark_domain::{Fault, Outcome, Timestamp};
 use tidemark_pipeline::ports::WorkQueue;
 
-use crate::columns::{At, Json, json, row_limit};
+use crate::columns::{At, json, row_limit};
 use crate::failure::Failure;
 use crate::store::LocalStore;
 use crate::{claims, replay_log};
@@ -24,34 +23,6 @@ pub struct Delivery {
     pub message: WorkMessage,
     /// How often it was delivered, this time included.
     pub attempt: u32,
-}
-
-/// A message that could not be handled.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DeadLetter {
-    /// The place that it had in the queue.
-    pub id: i64,
-    /// The message.
-    pub message: WorkMessage,
-    /// Why it was given up.
-    pub fault: Fault,
-    /// How often it was delivered.
-    pub attempts: u32,
-    /// When it was enqueued.
-    pub enqueued_at: Timestamp,
-    /// When it was given up.
-    pub died_at: Timestamp,
-}
-
-/// How much there is to do.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Depth {
-    /// Messages that wait, for a worker or for their time.
-    pub waiting: u64,
-    /// Messages that a worker has in hand.
-    pub in_hand: u64,
-    /// Dead letters.
-    pub dead: u64,
 }
 
 impl WorkQueue for LocalStore {
@@ -145,69 +116,6 @@ impl LocalStore {
         self.put_back(delivery, visible_at, delivery.attempt.saturating_sub(1)).await
     }
 
-    /// Gives a message up, in one commit: it moves to the dead letters, its source is failing (I11), and
-    /// its hint is forgotten, so that the next sighting passes.
-    pub async fn dead_letter(&self, delivery: &Delivery, fault: &Fault, now: Timestamp) -> Result<(), Fault> {
-        let claimants = self.claimants(delivery);
-        let (delivery, fault, retryable) = (delivery.clone(), fault.clone(), fault.is_retryable());
-        self.write(move |connection| {
-            claims::give_back(connection, &claimants)?;
-            let moved = connection
-                .prepare_cached(
-                    "INSERT INTO dead_letters (id, source, message, fault, attempts, enqueued_at, died_at)
-                     SELECT id, ?2, message, ?3, attempts, enqueued_at, ?4 FROM messages WHERE id = ?1 AND attempts = ?5",
-                )?
-                .execute(params![delivery.id, delivery.message.source.as_str(), Json(&fault), At(now), delivery.attempt])?;
-            if moved == 0 {
-                return Ok(()); // done or given up by another delivery, or in the hand of a later one
-            }
-            delete(connection, delivery.id)?;
-            let event = &delivery.message.change_event_id;
-            replay_log::settle(connection, event, &Outcome::Dead { fault, attempts: delivery.attempt }, now)?;
-            // A provider delivers again on purpose. A poll would find the same again at once: what failed for good
-            // waits until its hint expires, or until a person insists.
-            if delivery.message.detector == Detector::Etag && !retryable {
-                return Ok(());
-            }
-            replay_log::forget_hint_of(connection, event)
-        })
-        .await
-    }
-
-    /// Dead letters of a source (or of all), newest first.
-    pub async fn dead_letters(&self, source: Option<&SourceId>, limit: usize) -> Result<Vec<DeadLetter>, Fault> {
-        let source = source.map(|source| source.as_str().to_owned());
-        self.read(move |connection| {
-            let mut letters = connection.prepare_cached(
-                "SELECT id, message, fault, attempts, enqueued_at, died_at FROM dead_letters
-                 WHERE ?1 IS NULL OR source = ?1 ORDER BY died_at DESC, id DESC LIMIT ?2",
-            )?;
-            let letters = letters.query_map(params![source, row_limit(limit)], |row| {
-                Ok(DeadLetter {
-                    id: row.get(0)?,
-                    message: row.get::<_, Json<_>>(1)?.0,
-                    fault: row.get::<_, Json<_>>(2)?.0,
-                    attempts: row.get(3)?,
-                    enqueued_at: row.get::<_, At>(4)?.0,
-                    died_at: row.get::<_, At>(5)?.0,
-                })
-            })?;
-            Ok(letters.collect::<Result<_, _>>()?)
-        })
-        .await
-    }
-
-    /// How much there is to do.
-    pub async fn depth(&self) -> Result<Depth, Fault> {
-        self.read(|connection| {
-            let count = |sql: &str| connection.prepare_cached(sql)?.query_row([], |row| row.get::<_, u64>(0));
-            let in_hand = count("SELECT count(*) FROM messages WHERE owner IS NOT NULL")?;
-            let waiting = count("SELECT count(*) FROM messages")? - in_hand;
-            Ok(Depth { waiting, in_hand, dead: count("SELECT count(*) FROM dead_letters")? })
-        })
-        .await
-    }
-
     /// When the next message is visible; `None` if there is none.
     pub async fn next_visible_at(&self) -> Result<Option<Timestamp>, Fault> {
         self.read(|connection| {
@@ -238,7 +146,8 @@ impl LocalStore {
     }
 }
 
-fn delete(connection: &Connection, id: i64) -> rusqlite::Result<()> {
+/// The message goes.
+pub(crate) fn delete(connection: &Connection, id: i64) -> rusqlite::Result<()> {
     connection.prepare_cached("DELETE FROM messages WHERE id = ?1")?.execute([id]).map(drop)
 }
 
@@ -248,21 +157,18 @@ mod tests {
     use crate::store::StoreSettings;
     use tempfile::TempDir;
     use tidemark_conformance::samples::{at, entity, granted, no_op_outcome, observation, request, step};
-    use tidemark_domain::HintKey;
-    use tidemark_pipeline::ports::{Claim, Ledger as _, ReplayLog};
+    use tidemark_pipeline::ports::{Claim, DeadLetters as _, Depth, Ledger as _, ReplayLog};
 
     const HIDDEN_MS: i64 = 1_000;
 
     /// A store with one message, whose sighting is in the replay log.
-    async fn one_message() -> (LocalStore, HintKey, TempDir) {
+    async fn one_message() -> (LocalStore, TempDir) {
         let dir = tempfile::tempdir().unwrap();
         let store = LocalStore::open(dir.path(), "w", StoreSettings::default()).unwrap();
         let observation = observation(&entity("e"), at(0), Some("d"));
-        let hint = observation.hint.clone().unwrap();
         store.append(std::slice::from_ref(&observation)).await.unwrap();
         store.enqueue(std::slice::from_ref(&observation.message), at(0)).await.unwrap();
-        store.mark_hint(&hint, &observation.event.change_event_id, at(0)).await.unwrap();
-        (store, hint, dir)
+        (store, dir)
     }
 
     async fn receive(store: &LocalStore, ms: i64) -> Option<Delivery> {
@@ -271,7 +177,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_message_in_hand_is_hidden_until_its_time_is_up_and_every_delivery_counts() {
-        let (store, _, _dir) = one_message().await;
+        let (store, _dir) = one_message().await;
         let first = receive(&store, 0).await.unwrap();
         assert_eq!((first.attempt, receive(&store, HIDDEN_MS - 1).await), (1, None));
         assert_eq!(store.next_visible_at().await.unwrap(), Some(at(HIDDEN_MS)));
@@ -290,7 +196,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_retry_counts_and_a_postponement_does_not() {
-        let (store, _, _dir) = one_message().await;
+        let (store, _dir) = one_message().await;
         for (ms, attempt) in [(0, 1), (10, 2), (20, 3)] {
             let delivery = receive(&store, ms).await.unwrap();
             assert_eq!(delivery.attempt, attempt);
@@ -307,7 +213,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_message_that_is_put_back_holds_no_claim() {
-        let (store, _, _dir) = one_message().await;
+        let (store, _dir) = one_message().await;
         let (ours, other) = (step(&entity("e"), 0, "a"), step(&entity("other"), 0, "a"));
         let delivery = receive(&store, 0).await.unwrap();
         granted(&store, &ours, &format!("{}.0", store.claimant(&delivery)), at(0)).await;
@@ -319,36 +225,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_message_that_is_done_is_settled_in_the_same_commit() {
-        let (store, _, _dir) = one_message().await;
+        let (store, _dir) = one_message().await;
         let delivery = receive(&store, 0).await.unwrap();
         store.finish(&delivery, &no_op_outcome(), at(5)).await.unwrap();
         let logged = store.observation(&delivery.message.change_event_id).await.unwrap().unwrap();
         assert_eq!((logged.outcome, logged.settled_at), (Some(no_op_outcome()), Some(at(5))));
         assert_eq!(store.depth().await.unwrap(), Depth::default());
-    }
-
-    #[tokio::test]
-    async fn a_dead_letter_keeps_its_message_fails_its_source_and_lets_the_next_sighting_pass() {
-        let (store, hint, _dir) = one_message().await;
-        let delivery = receive(&store, 0).await.unwrap();
-        let fault = Fault::permanent("test.broken", "broken");
-        for _ in 0..2 {
-            store.dead_letter(&delivery, &fault, at(7)).await.unwrap(); // the second after a lost reply
-        }
-        let letters = store.dead_letters(None, 10).await.unwrap();
-        let letter = DeadLetter {
-            id: delivery.id,
-            message: delivery.message.clone(),
-            fault: fault.clone(),
-            attempts: 1,
-            enqueued_at: at(0),
-            died_at: at(7),
-        };
-        assert_eq!(letters, [letter]);
-        assert_eq!(store.dead_letters(Some(&"other".parse().unwrap()), 10).await.unwrap(), []);
-        let undecided = store.undecided(&delivery.message.source).await.unwrap();
-        assert_eq!((undecided.pending, undecided.dead, undecided.last_fault), (0, 1, Some(fault)));
-        assert_eq!(store.hint_seen(&hint, at(8)).await.unwrap(), None);
-        assert_eq!(store.depth().await.unwrap(), Depth { dead: 1, ..Depth::default() });
     }
 }

@@ -190,7 +190,7 @@ mod tests {
     use super::*;
     use tempfile::TempDir;
     use tidemark_conformance::samples::{at, candidate, entity, observation};
-    use tidemark_pipeline::ports::{ReplayLog, WorkQueue};
+    use tidemark_pipeline::ports::{DeadLetters as _, ReplayLog, WorkQueue};
 
     fn opened(settings: StoreSettings) -> (LocalStore, TempDir) {
         let dir = tempfile::tempdir().unwrap();

@@ -11,9 +11,9 @@ use tidemark_domain::backoff::Backoff;
 use tidemark_domain::contract::{Detector, WorkMessage};
 use tidemark_domain::{Candidate, Fault, Outcome};
 use tidemark_local::worker::{WorkerSettings, run};
-use tidemark_local::{Delivery, Depth, LocalStore, StoreSettings};
+use tidemark_local::{Delivery, LocalStore, StoreSettings};
 use tidemark_pipeline::handle::Handled;
-use tidemark_pipeline::ports::{Accepted, ReplayLog, WorkQueue};
+use tidemark_pipeline::ports::{Accepted, DeadLetters as _, Depth, ReplayLog, WorkQueue};
 use tidemark_pipeline::submit::submit;
 use tokio::sync::Notify;
 

@@ -12,6 +12,7 @@
 pub mod artifacts;
 pub mod claims;
 pub mod commits;
+pub mod dead_letters;
 pub mod feed;
 pub mod heads;
 pub mod intake;
@@ -214,6 +215,34 @@ macro_rules! work_queue_laws {
         async fn $law() {
             let (port, _kept) = $make.await;
             $crate::laws::queue::$law(&port, $drain).await;
+        }
+    )+ };
+}
+
+/// Tests [`DeadLetters`](tidemark_pipeline::ports::DeadLetters): takes a future of `(Arc<adapter>, kept)`, an async
+/// closure `(&adapter, &WorkMessage, &Fault, Timestamp)` that makes a message die, and one that receives and
+/// acknowledges all that waits in a `&adapter`.
+#[macro_export]
+macro_rules! dead_letter_laws {
+    ($make:expr, $die:expr, $drain:expr) => {
+        mod dead_letter_laws {
+            #[allow(unused_imports)]
+            use super::*;
+            $crate::dead_letter_laws!(
+                @each $make, $die, $drain,
+                a_dead_letter_says_what_died_and_why,
+                dead_letters_come_newest_first_and_by_source,
+                a_redriven_message_is_received_again_and_dead_no_more,
+                only_what_is_there_is_redriven,
+                a_redriven_message_can_die_again,
+            );
+        }
+    };
+    (@each $make:expr, $die:expr, $drain:expr, $($law:ident),+ $(,)?) => { $(
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $law() {
+            let (port, _kept) = $make.await;
+            $crate::laws::dead_letters::$law(&port, $die, $drain).await;
         }
     )+ };
 }
