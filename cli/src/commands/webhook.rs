@@ -22,7 +22,8 @@ pub(crate) async fn send(node: &Node, args: &SendArgs, json: bool) -> Result<Exi
             .remedy("give it a `webhook` with a secret in the sources file")
     };
     let plan = source.webhook.as_ref().ok_or_else(no_webhook)?;
-    let secret = node.secrets.secret(plan.secrets.first().ok_or_else(no_webhook)?).await?;
+    let secrets = node.secrets.secrets(plan.secrets.first().ok_or_else(no_webhook)?).await?;
+    let secret = secrets.first().ok_or_else(no_webhook)?;
     let now = node.clock.now();
     let delivery_id = args.id.clone().unwrap_or_else(|| format!("msg_{}_{}", std::process::id(), now.as_millis()));
     let body = match (&args.body, args.uri.as_ref().or(source.url.as_ref())) {
@@ -33,7 +34,7 @@ pub(crate) async fn send(node: &Node, args: &SendArgs, json: bool) -> Result<Exi
                 .remedy("say what changed with --uri"));
         }
     };
-    let headers = sign(plan, &secret, &delivery_id, now, body.as_bytes())?;
+    let headers = sign(plan, secret, &delivery_id, now, body.as_bytes())?;
     let url = format!("{}/v1/webhooks/{}", args.to.trim_end_matches('/'), source.id);
     let sender = Sender::new()?;
     let copies = (0..args.copies).map(|_| sender.post(&url, &headers, body.clone().into()));

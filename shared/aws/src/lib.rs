@@ -11,20 +11,32 @@
 //! Every conditional write recognises its own earlier write after a lost reply (I6). No SDK type crosses
 //! a port.
 
-pub mod batch;
 mod artifacts;
+mod attempts;
 mod copying;
+mod deliveries;
 mod documents;
 mod failure;
+mod hints;
+mod intake;
 mod item;
 mod ledger;
+mod queue;
+mod replay_log;
+mod secrets;
+mod sightings;
+mod sources;
 mod stack;
 mod staging;
 pub mod tables;
 mod transaction;
 mod upstream;
+pub mod worker;
 
 pub use artifacts::AwsReader;
+pub use attempts::{Attempts, Begun};
+pub use deliveries::{Death, Deliveries, Record};
+pub use secrets::AwsSecrets;
 pub use stack::{AwsStore, StackNames};
 pub use staging::AwsStaging;
 pub use upstream::{AwsBody, AwsUpstream, S3Body};

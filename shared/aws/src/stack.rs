@@ -1,6 +1,8 @@
 //! What a deployed stack consists of, and the clients that reach it.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use aws_config::SdkConfig;
 use tidemark_domain::Fault;
@@ -64,11 +66,15 @@ pub(crate) struct Inner {
     pub(crate) dynamo: aws_sdk_dynamodb::Client,
     pub(crate) sqs: aws_sdk_sqs::Client,
     pub(crate) s3: aws_sdk_s3::Client,
+    /// Days that this process has listed in the replay log.
+    pub(crate) days: Mutex<BTreeSet<String>>,
+    owner: String,
+    tickets: AtomicU64,
 }
 
 impl AwsStore {
-    /// One connection pool for all services, from `config`.
-    pub fn new(config: &SdkConfig, names: StackNames) -> Self {
+    /// One connection pool for all services, from `config`. `owner` names this process, and no other.
+    pub fn new(config: &SdkConfig, names: StackNames, owner: &str) -> Self {
         // Path style: bucket names with dots, and emulators, have no certificate of their own.
         let s3 = aws_sdk_s3::config::Builder::from(config).force_path_style(config.endpoint_url().is_some()).build();
         Self {
@@ -77,9 +83,17 @@ impl AwsStore {
                 dynamo: aws_sdk_dynamodb::Client::new(config),
                 sqs: aws_sdk_sqs::Client::new(config),
                 s3: aws_sdk_s3::Client::from_conf(s3),
+                days: Mutex::default(),
+                owner: owner.to_owned(),
+                tickets: AtomicU64::new(0),
             }),
             copy_bytes_max: COPY_BYTES_MAX,
         }
+    }
+
+    /// A name for one call of this process, never given twice.
+    pub(crate) fn ticket(&self) -> String {
+        format!("{}/{}", self.inner.owner, self.inner.tickets.fetch_add(1, Ordering::Relaxed))
     }
 
     /// What this stack consists of.

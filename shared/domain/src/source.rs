@@ -9,6 +9,8 @@ use crate::fault::Fault;
 use crate::ids::{EntityId, EntityKey, SourceId};
 use crate::s3_uri::{is_s3, s3_normal, s3_parts};
 
+/// How a secret may be referred to.
+const SECRET_SCHEMES: [&str; 3] = ["env:", "file:", "secretsmanager:"];
 /// Most prefixes, secrets or pins of one source.
 pub const LIST_ITEMS_MAX: usize = 32;
 /// Largest object fetched unless the source says otherwise: 5 GiB.
@@ -145,7 +147,7 @@ pub struct WebhookPlan {
     /// How it signs.
     #[serde(flatten)]
     pub scheme: WebhookScheme,
-    /// Where the secrets are: `env:NAME` or `file:PATH`. All of them are valid, for rotation.
+    /// Where the secrets are: `env:NAME`, `file:PATH` or, on a stack, `secretsmanager:NAME`. All of them are valid, for rotation.
     pub secrets: Vec<String>,
     /// JSON pointer to the URI that changed; without a hit, `url` is looked at.
     #[serde(default = "default_uri_pointer")]
@@ -270,8 +272,8 @@ impl WebhookPlan {
         if self.secrets.len() > LIST_ITEMS_MAX {
             wrong.push(format!("`webhook` takes at most {LIST_ITEMS_MAX} secrets"));
         }
-        if self.secrets.iter().any(|secret| !secret.starts_with("env:") && !secret.starts_with("file:")) {
-            wrong.push("a webhook secret is written as env:NAME or file:PATH, never in the file itself".into());
+        if self.secrets.iter().any(|secret| !SECRET_SCHEMES.iter().any(|scheme| secret.starts_with(scheme))) {
+            wrong.push("a webhook secret is written as env:NAME, file:PATH or secretsmanager:NAME, never in the file itself".into());
         }
         if !self.uri_pointer.is_empty() && !self.uri_pointer.starts_with('/') {
             wrong.push("`uri_pointer` is a JSON pointer and starts with /".into());

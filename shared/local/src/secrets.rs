@@ -35,6 +35,12 @@ impl LocalSecrets {
 }
 
 impl Secrets for LocalSecrets {
+    async fn secrets(&self, reference: &str) -> Result<Vec<String>, Fault> {
+        self.secret(reference).await.map(|secret| vec![secret])
+    }
+}
+
+impl LocalSecrets {
     async fn secret(&self, reference: &str) -> Result<String, Fault> {
         if let Some(name) = reference.strip_prefix("env:") {
             return (self.variable)(name).filter(|secret| !secret.is_empty()).ok_or_else(|| {
@@ -46,11 +52,9 @@ impl Secrets for LocalSecrets {
             return self.in_file(path).await;
         }
         // Not repeated: somebody may have written the secret itself here.
-        Err(Fault::rejected("secret.reference", "a secret is referred to as env:NAME or file:PATH"))
+        Err(Fault::rejected("secret.reference", "on this machine a secret is referred to as env:NAME or file:PATH"))
     }
-}
 
-impl LocalSecrets {
     /// A file is read again when it has changed, so that a rotated secret is valid at once.
     async fn in_file(&self, path: &str) -> Result<String, Fault> {
         let known = |read: &HashMap<String, (SystemTime, String)>, at| {

@@ -389,8 +389,9 @@ pub trait Sources: Send + Sync {
 
 /// Secrets by reference. Their bytes never reach a log or a document.
 pub trait Secrets: Send + Sync {
-    /// The secret behind `env:NAME` or `file:PATH`.
-    fn secret(&self, reference: &str) -> impl Future<Output = Result<String, Fault>> + Send;
+    /// The secrets behind `env:NAME`, `file:PATH` or `secretsmanager:NAME`: at least one, the newest first. All of
+    /// them are valid, so that they can rotate.
+    fn secrets(&self, reference: &str) -> impl Future<Output = Result<Vec<String>, Fault>> + Send;
 }
 
 /// How much there is to do.

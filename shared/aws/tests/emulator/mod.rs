@@ -110,7 +110,7 @@ pub(crate) async fn fresh_behind(endpoint: &str) -> AwsStore {
         dead_letter_url,
         bucket,
     };
-    AwsStore::new(&config(endpoint).await, names)
+    AwsStore::new(&config(endpoint).await, names, &prefix)
 }
 
 async fn create(dynamo: &aws_sdk_dynamodb::Client, prefix: &str, table: &Table) {

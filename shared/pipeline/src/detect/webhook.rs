@@ -37,7 +37,7 @@ pub async fn receive<S: Sources, K: Secrets, I: Intake>(
     }
     let mut keys = Vec::with_capacity(plan.secrets.len());
     for reference in &plan.secrets {
-        keys.push(ports.secrets.secret(reference).await.map_err(|fault| no_secret(&source.id, &fault))?);
+        keys.extend(ports.secrets.secrets(reference).await.map_err(|fault| no_secret(&source.id, &fault))?);
     }
     let verified = verify(delivery, plan, &SecretSet::new(&plan.scheme, keys)?, now)?;
     let candidate = Candidate { arrival, ..candidate(&source, &verified, now)? };
