@@ -1,4 +1,6 @@
 //! The read-only feed: changes, explanations, sources, documents, and where the bytes are.
+// The futures of the line and of the SDK lie deep in each other.
+#![recursion_limit = "256"]
 
 use std::sync::Arc;
 

@@ -1,12 +1,15 @@
 //! Consumes the work queue: from a message to a commit.
+// The futures of the line and of the SDK lie deep in each other.
+#![recursion_limit = "256"]
 
 use aws_lambda_events::sqs::{BatchItemFailure, SqsBatchResponse, SqsEvent};
 use lambda_runtime::{Error, LambdaEvent, service_fn};
-use tidemark_aws::AwsUpstream;
-use tidemark_aws::batch::{BatchPorts, BatchReport, Delivered, Invocation, handle_batch};
+use tidemark_aws::worker::{BatchDone, BatchPorts, BatchSettings, Invocation, work};
+use tidemark_aws::{AwsUpstream, Record};
 use tidemark_domain::contract::Metrics;
 use tidemark_functions::{Function, SOFTWARE_VERSION, SystemClock, ends_at, setting};
-use tidemark_pipeline::handle::{HandlePorts, handle};
+use tidemark_pipeline::handle::{Attempt, HandlePorts, handle};
+use tidemark_pipeline::ports::Clock as _;
 use tidemark_upstream::{HttpSettings, HttpUpstream};
 
 #[tokio::main]
@@ -17,29 +20,33 @@ async fn main() -> Result<(), Error> {
     let (function, upstream) = (&function, &upstream);
     lambda_runtime::run(service_fn(|event: LambdaEvent<SqsEvent>| async move {
         let (batch, context) = event.into_parts();
-        function.measured(&context, async {
-            let invocation = Invocation {
-                id: format!("{}/{}", function.arrival(), context.request_id),
-                ends_at: ends_at(&context),
-                software_version: SOFTWARE_VERSION.to_owned(),
-            };
-            let store = &function.store;
-            let ports = HandlePorts { ledger: store, artifacts: store, upstream, replay: store, sources: store, clock: &function.clock };
-            let (handling, batch_ports) = (&ports, BatchPorts { courier: store, replay: store, clock: &function.clock });
-            let report = handle_batch(&batch_ports, &delivered(batch), &invocation, |message, attempt| async move {
-                handle(handling, &message, &attempt).await
-            });
-            let report = report.await;
-            (Ok(answer(&report)), metrics(&report))
-        })
-        .await
+        function
+            .measured(&context, async {
+                let (store, clock) = (&function.store, &function.clock);
+                let invocation = Invocation { id: function.arrival(), began_at: clock.now(), deadline: ends_at(&context) };
+                let handling = &HandlePorts { ledger: store, artifacts: store, upstream, replay: store, sources: store, clock };
+                let ports = BatchPorts { attempts: store, deliveries: store, replay: store, clock };
+                let (settings, records) = (BatchSettings::default(), records(batch));
+                let done = work(&settings, &ports, &invocation, &records, |message, turn| async move {
+                    let attempt = Attempt {
+                        claimant: turn.claimant,
+                        lease_ms: turn.lease_ms,
+                        software_version: SOFTWARE_VERSION.to_owned(),
+                        policy_set: "none".to_owned(),
+                    };
+                    handle(handling, &message, &attempt).await
+                });
+                let done = done.await;
+                (Ok(answer(&done)), metrics(&done))
+            })
+            .await
     }))
     .await
 }
 
-fn delivered(batch: SqsEvent) -> Vec<Delivered> {
-    let one = |message: aws_lambda_events::sqs::SqsMessage| Delivered {
-        message_id: message.message_id.unwrap_or_default(),
+fn records(batch: SqsEvent) -> Vec<Record> {
+    let one = |message: aws_lambda_events::sqs::SqsMessage| Record {
+        id: message.message_id.unwrap_or_default(),
         receipt: message.receipt_handle.unwrap_or_default(),
         body: message.body.unwrap_or_default(),
     };
@@ -47,9 +54,9 @@ fn delivered(batch: SqsEvent) -> Vec<Delivered> {
 }
 
 /// What SQS must keep. An answer of another shape would make it delete everything, or keep everything.
-fn answer(report: &BatchReport) -> SqsBatchResponse {
+fn answer(done: &BatchDone) -> SqsBatchResponse {
     let mut response = SqsBatchResponse::default();
-    for message_id in &report.kept {
+    for message_id in &done.again {
         let mut failure = BatchItemFailure::default();
         failure.item_identifier.clone_from(message_id);
         response.batch_item_failures.push(failure);
@@ -57,18 +64,19 @@ fn answer(report: &BatchReport) -> SqsBatchResponse {
     response
 }
 
-fn metrics(report: &BatchReport) -> Metrics {
-    let settled = report.changes + report.no_ops;
+fn metrics(done: &BatchDone) -> Metrics {
+    let settled = done.changes + done.no_ops;
     let share = |part: u64, whole: u64| (whole > 0).then(|| part as f64 / whole as f64);
     Metrics {
-        freshness_lag_ms: report.lag_ms,
-        changes: Some(report.changes),
-        no_ops: Some(report.no_ops),
-        digest_coverage: share(report.by_digest, settled),
-        validity: share(settled, settled + report.dead),
-        dead_lettered: Some(report.dead),
-        retries: Some(report.retries),
-        waits: Some(report.waits),
+        freshness_lag_ms: done.freshness_lag_ms,
+        changes: Some(done.changes),
+        no_ops: Some(done.no_ops),
+        digest_coverage: share(done.by_digest, settled),
+        validity: share(settled, settled + done.dead_lettered),
+        dead_lettered: Some(done.dead_lettered),
+        retries: Some(done.retries),
+        waits: Some(done.postponed),
+        failed: Some(done.failed),
         ..Metrics::default()
     }
 }
@@ -79,9 +87,9 @@ mod tests {
 
     #[test]
     fn the_answer_names_exactly_what_is_kept() {
-        let report = BatchReport { kept: vec!["m1".into(), "m2".into()], ..BatchReport::default() };
+        let done = BatchDone { again: vec!["m1".into(), "m2".into()], ..BatchDone::default() };
         let shape = serde_json::json!({ "batchItemFailures": [{ "itemIdentifier": "m1" }, { "itemIdentifier": "m2" }] });
-        assert_eq!(serde_json::to_value(answer(&report)).unwrap(), shape);
-        assert_eq!(serde_json::to_value(answer(&BatchReport::default())).unwrap(), serde_json::json!({ "batchItemFailures": [] }));
+        assert_eq!(serde_json::to_value(answer(&done)).unwrap(), shape);
+        assert_eq!(serde_json::to_value(answer(&BatchDone::default())).unwrap(), serde_json::json!({ "batchItemFailures": [] }));
     }
 }

@@ -1,4 +1,6 @@
 //! Looks at every source that is due, hundreds in one invocation.
+// The futures of the line and of the SDK lie deep in each other.
+#![recursion_limit = "256"]
 
 use lambda_runtime::{Error, LambdaEvent, service_fn};
 use serde_json::{Value, json};
@@ -6,6 +8,7 @@ use tidemark_aws::AwsUpstream;
 use tidemark_domain::contract::Metrics;
 use tidemark_functions::{Function, SystemClock, ends_at, setting};
 use tidemark_pipeline::detect::poll::{PollPorts, look_at_all_due};
+use tidemark_pipeline::ports::Clock as _;
 use tidemark_upstream::{HttpSettings, HttpUpstream};
 
 /// Sources looked at at the same time.
@@ -23,28 +26,33 @@ async fn main() -> Result<(), Error> {
     let (function, upstream) = (&function, &upstream);
     lambda_runtime::run(service_fn(|event: LambdaEvent<Value>| async move {
         let context = event.context;
-        function.measured(&context, async {
-            let store = &function.store;
-            let ports = PollPorts { ledger: store, upstream, intake: store, sources: store, clock: &function.clock };
-            let last = ends_at(&context).plus_ms(-LAST_LOOK_MS);
-            match look_at_all_due(&ports, IN_FLIGHT, LEASE_MS, |now| now >= last).await {
-                Ok(looks) => {
-                    let metrics = Metrics {
-                        not_modified: Some(looks.unchanged),
-                        modified: Some(looks.candidates + looks.copies),
-                        bytes_saved: Some(looks.bytes_saved),
-                        dedupe_hits: Some(looks.copies),
-                        accepted: Some(looks.candidates),
-                        failed: Some(looks.failed),
-                        ..Metrics::default()
-                    };
-                    let told = json!({ "unchanged": looks.unchanged, "candidates": looks.candidates, "failed": looks.failed });
-                    (Ok(told), metrics)
+        function
+            .measured(&context, async {
+                let store = &function.store;
+                let ports = PollPorts { ledger: store, upstream, intake: store, sources: store, clock: &function.clock };
+                let last = ends_at(&context).plus_ms(-LAST_LOOK_MS);
+                // What a dead detector had only logged is enqueued after all (I2).
+                if let Err(fault) = store.requeue_unqueued(function.clock.now()).await {
+                    return (Err(fault), Metrics::default());
                 }
-                Err(fault) => (Err(fault), Metrics::default()),
-            }
-        })
-        .await
+                match look_at_all_due(&ports, IN_FLIGHT, LEASE_MS, |now| now >= last).await {
+                    Ok(looks) => {
+                        let metrics = Metrics {
+                            not_modified: Some(looks.unchanged),
+                            modified: Some(looks.candidates + looks.copies),
+                            bytes_saved: Some(looks.bytes_saved),
+                            dedupe_hits: Some(looks.copies),
+                            accepted: Some(looks.candidates),
+                            failed: Some(looks.failed),
+                            ..Metrics::default()
+                        };
+                        let told = json!({ "unchanged": looks.unchanged, "candidates": looks.candidates, "failed": looks.failed });
+                        (Ok(told), metrics)
+                    }
+                    Err(fault) => (Err(fault), Metrics::default()),
+                }
+            })
+            .await
     }))
     .await
 }

@@ -1,11 +1,12 @@
 //! Gives committed changes their place in the feed. Woken by the ledger's stream, swept by a schedule: what
 //! woke it does not matter, the work is found in the ledger (I13).
+// The futures of the line and of the SDK lie deep in each other.
+#![recursion_limit = "256"]
 
 use lambda_runtime::{Error, LambdaEvent, service_fn};
 use serde_json::{Value, json};
 use tidemark_domain::contract::Metrics;
 use tidemark_functions::Function;
-use tidemark_pipeline::ports::Clock as _;
 use tidemark_pipeline::publish::publish;
 
 #[tokio::main(flavor = "current_thread")]
@@ -13,19 +14,15 @@ async fn main() -> Result<(), Error> {
     let function = Function::start("publisher").await?;
     let function = &function;
     lambda_runtime::run(service_fn(|event: LambdaEvent<Value>| async move {
-        let (event, context) = event.into_parts();
-        function.measured(&context, async {
-            let published = publish(&function.store).await;
-            // A schedule also enqueues what a dead detector had only logged (I2).
-            let swept = match event.get("Records") {
-                Some(_) => Ok(0),
-                None => function.store.requeue_unqueued(function.clock.now()).await,
-            };
-            let metrics = Metrics { published: published.as_ref().ok().copied(), ..Metrics::default() };
-            // An empty list of failures: the whole batch of the stream is done.
-            (published.and(swept).map(|_| json!({ "batchItemFailures": [] })), metrics)
-        })
-        .await
+        let context = event.context;
+        function
+            .measured(&context, async {
+                let published = publish(&function.store).await;
+                let metrics = Metrics { published: published.as_ref().ok().copied(), ..Metrics::default() };
+                // An empty list of failures: the whole batch of the stream is done.
+                (published.map(|_| json!({ "batchItemFailures": [] })), metrics)
+            })
+            .await
     }))
     .await
 }

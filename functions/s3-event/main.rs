@@ -1,7 +1,9 @@
 //! A bucket notifies us: every object that a source covers becomes a candidate.
+// The futures of the line and of the SDK lie deep in each other.
+#![recursion_limit = "256"]
 
-use lambda_runtime::{Error, LambdaEvent, service_fn};
 use aws_lambda_events::s3::{S3Event, S3EventRecord};
+use lambda_runtime::{Error, LambdaEvent, service_fn};
 use serde_json::Value;
 use tidemark_domain::contract::Metrics;
 use tidemark_domain::{Fault, Timestamp, decoded_key};
@@ -15,12 +17,13 @@ async fn main() -> Result<(), Error> {
     let function = &function;
     lambda_runtime::run(service_fn(|event: LambdaEvent<Value>| async move {
         let (event, context) = event.into_parts();
-        function.measured(&context, async {
-            let mut metrics = Metrics { accepted: Some(0), dedupe_hits: Some(0), refused: Some(0), ..Metrics::default() };
-            let result = submit_all(function, event, &mut metrics).await;
-            (result, metrics)
-        })
-        .await
+        function
+            .measured(&context, async {
+                let mut metrics = Metrics { accepted: Some(0), dedupe_hits: Some(0), refused: Some(0), ..Metrics::default() };
+                let result = submit_all(function, event, &mut metrics).await;
+                (result, metrics)
+            })
+            .await
     }))
     .await
 }
@@ -31,8 +34,11 @@ async fn submit_all(function: &Function, event: Value, metrics: &mut Metrics) ->
         return Ok(());
     }
     let event: S3Event = serde_json::from_value(event).map_err(|error| {
-        Fault::permanent("event.unreadable", format!("this is no notification of a bucket (at line {} column {})", error.line(), error.column()))
-            .remedy("look at who else invokes this function")
+        Fault::permanent(
+            "event.unreadable",
+            format!("this is no notification of a bucket (at line {} column {})", error.line(), error.column()),
+        )
+        .remedy("look at who else invokes this function")
     })?;
     let count = |counter: &mut Option<u64>| *counter = Some(counter.unwrap_or(0) + 1);
     for record in event.records {

@@ -1,4 +1,6 @@
 //! A provider calls: verified, in the replay log and in the queue before it is answered.
+// The futures of the line and of the SDK lie deep in each other.
+#![recursion_limit = "256"]
 
 use std::sync::Arc;
 

@@ -103,7 +103,10 @@ impl AwsStore {
             .await;
         let attributes = asked.map_err(|error| fault("GetQueueAttributes", &error))?.attributes.unwrap_or_default();
         let number = |name: QueueAttributeName| attributes.get(&name).and_then(|value| value.parse::<u64>().ok()).unwrap_or(0);
-        Ok((number(ApproximateNumberOfMessages) + number(ApproximateNumberOfMessagesDelayed), number(ApproximateNumberOfMessagesNotVisible)))
+        Ok((
+            number(ApproximateNumberOfMessages) + number(ApproximateNumberOfMessagesDelayed),
+            number(ApproximateNumberOfMessagesNotVisible),
+        ))
     }
 }
 
@@ -115,9 +118,8 @@ impl DeadLetters for AwsStore {
     }
 
     async fn dead_letters(&self, source: Option<&SourceId>, limit: usize) -> Result<Vec<DeadLetter>, Fault> {
-        let of_source = |letter: &DeadLetter| {
-            source.is_none_or(|source| letter.message.as_ref().is_some_and(|message| message.source == *source))
-        };
+        let of_source =
+            |letter: &DeadLetter| source.is_none_or(|source| letter.message.as_ref().is_some_and(|message| message.source == *source));
         let letters = self.letters(|_| false).await?;
         self.give_back(&letters).await;
         let mut told: Vec<DeadLetter> = letters.iter().map(letter).filter(of_source).collect();

@@ -208,4 +208,3 @@ impl AwsStore {
         found.iter().filter_map(|pk| items.get(pk)).map(logged).collect()
     }
 }
-

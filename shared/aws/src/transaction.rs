@@ -35,9 +35,9 @@ impl AwsStore {
                 Err(error) => error,
             };
             let reasons = match error.as_service_error() {
-                Some(aws_sdk_dynamodb::operation::transact_write_items::TransactWriteItemsError::TransactionCanceledException(cancelled)) => {
-                    cancelled.cancellation_reasons()
-                }
+                Some(aws_sdk_dynamodb::operation::transact_write_items::TransactWriteItemsError::TransactionCanceledException(
+                    cancelled,
+                )) => cancelled.cancellation_reasons(),
                 Some(_) | None => return Err(fault("TransactWriteItems", &error)),
             };
             let refused: Vec<usize> = places(reasons, |code| code == "ConditionalCheckFailed");

@@ -11,7 +11,7 @@ use std::time::Duration;
 use futures_util::{FutureExt as _, StreamExt as _, stream};
 use tidemark_domain::backoff::{Backoff, HANDLING};
 use tidemark_domain::contract::{Detector, WorkMessage};
-use tidemark_domain::{Fault, FaultKind, Outcome, Timestamp};
+use tidemark_domain::{Fault, FaultKind, NoOp, Outcome, Timestamp};
 use tidemark_pipeline::handle::Handled;
 use tidemark_pipeline::ports::{Clock, ReplayLog};
 
@@ -90,6 +90,8 @@ pub struct BatchDone {
     pub changes: u64,
     /// Records that turned out to be nothing.
     pub no_ops: u64,
+    /// Of the changes and the no-ops, those that were judged by the digest of their bytes.
+    pub by_digest: u64,
     /// Attempts that failed, given up or not.
     pub failed: u64,
     /// Records that will be tried again after a failure.
@@ -151,9 +153,16 @@ impl BatchDone {
         match end {
             End::Settled { outcome: Outcome::Committed { .. }, lag_ms } => {
                 self.changes += 1;
+                self.by_digest += 1;
                 self.freshness_lag_ms = self.freshness_lag_ms.max(Some(*lag_ms));
             }
-            End::Settled { outcome: Outcome::NoOp { .. }, .. } => self.no_ops += 1,
+            End::Settled { outcome: Outcome::NoOp { why }, .. } => {
+                self.no_ops += 1;
+                self.by_digest += match why {
+                    NoOp::SameAsHead { .. } | NoOp::Decided { .. } => 1,
+                    NoOp::Superseded { .. } => 0,
+                };
+            }
             // Handling settles what it decided; it never calls a message dead. Not lost if it should.
             End::Settled { outcome: Outcome::Dead { .. }, .. } => self.dead_lettered += 1,
             End::Postponed => self.postponed += 1,

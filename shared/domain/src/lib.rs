@@ -26,7 +26,7 @@ pub use fault::{Fault, FaultKind};
 pub use head::{Artifact, Decision, Head, HeadView, Validators};
 pub use ids::{EntityId, EntityKey, EventId, RunId, SourceId};
 pub use outcome::{NoOp, Outcome};
-pub use s3_uri::{s3_parts, s3_uri};
+pub use s3_uri::{decoded_key, s3_parts, s3_uri};
 pub use source::Source;
 pub use step::{Frozen, Identity, Observed, Step, UpstreamOrder};
 pub use time::Timestamp;

@@ -33,6 +33,11 @@ pub fn s3_uri(bucket: &str, key: &str) -> String {
     format!("{SCHEME}{bucket}/{}", utf8_percent_encode(key, ESCAPED))
 }
 
+/// The key that a notification of S3 names: there, a space is written as `+`, and all else is escaped.
+pub fn decoded_key(written: &str) -> String {
+    percent_decode_str(&written.replace('+', " ")).decode_utf8_lossy().into_owned()
+}
+
 /// Bucket and key of a URI as [`s3_uri`] writes it; `None` for every other text.
 pub fn s3_parts(uri: &str) -> Option<(String, String)> {
     let (bucket, key) = parts(uri).ok()?;
@@ -181,5 +186,10 @@ mod tests {
             assert_eq!(s3_parts(bad), None, "{bad}");
         }
         assert_eq!(s3_parts("s3://abc/"), None, "a whole bucket is no object");
+    }
+
+    #[test]
+    fn keys_of_notifications_are_decoded_once() {
+        assert_eq!(decoded_key("drops/a+file%2B%C3%BC%2525.csv"), "drops/a file+ü%25.csv");
     }
 }

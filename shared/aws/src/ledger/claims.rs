@@ -139,8 +139,9 @@ pub(super) async fn stuck(store: &AwsStore, now: Timestamp, limit: usize) -> Res
     let values = [(":pending", s(PENDING)), (":now", at(now))];
     let (mut found, mut start) = (Vec::new(), None);
     loop {
-        let (entries, next) =
-            store.ledger_index("open", "#open = :pending AND since < :now", &[("#open", "open")], &values, start, limit - found.len()).await?;
+        let (entries, next) = store
+            .ledger_index("open", "#open = :pending AND since < :now", &[("#open", "open")], &values, start, limit - found.len())
+            .await?;
         let runs: Vec<String> = entries.iter().filter_map(|entry| entry.text("sk").map(str::to_owned)).collect();
         for item in store.runs(&runs).await? {
             if item.text("status") == Some(PENDING) && item.moment("lease_until")?.is_some_and(|until| until < now) {

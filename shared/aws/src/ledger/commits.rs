@@ -138,10 +138,8 @@ fn move_head(store: &AwsStore, commit: &Commit, seen: &HeadView) -> Result<Trans
 fn add_history(store: &AwsStore, commit: &Commit) -> Result<TransactWriteItem, Fault> {
     let mut item: Item = key(entity_pk(&commit.step.key), revision_sk(commit.step.base_revision + 1));
     item.insert("run_id".to_owned(), s(commit.step.run_id().to_string()));
-    let put = Put::builder()
-        .table_name(&store.inner.names.ledger_table)
-        .set_item(Some(item))
-        .condition_expression("attribute_not_exists(pk)");
+    let put =
+        Put::builder().table_name(&store.inner.names.ledger_table).set_item(Some(item)).condition_expression("attribute_not_exists(pk)");
     Ok(TransactWriteItem::builder().put(put.build().map_err(|error| unbuilt(&error))?).build())
 }
 

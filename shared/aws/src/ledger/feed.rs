@@ -292,7 +292,8 @@ async fn begun_with(store: &AwsStore, prefix: &str) -> Result<Vec<Item>, Fault> 
             .set_exclusive_start_key(start);
         // An empty text begins everything, and DynamoDB has no word for that.
         let page = match prefix {
-            "" => page.set_expression_attribute_values(Some(Item::from([(":runs".to_owned(), s("R#"))])))
+            "" => page
+                .set_expression_attribute_values(Some(Item::from([(":runs".to_owned(), s("R#"))])))
                 .filter_expression("begins_with(pk, :runs) AND attribute_exists(#record)"),
             _ => page,
         };

@@ -158,11 +158,15 @@ pub(super) async fn entities(store: &AwsStore, after: Option<&EntityKey>, limit:
 /// The entity that an entry of the index stands for. Only a name that was too long for it is read from the table.
 async fn named(store: &AwsStore, entry: &Item) -> Result<EntityKey, Fault> {
     let text = entry.text("entity_key").ok_or_else(|| damaged("an entity has no name"))?;
-    let whole = text.split_once(' ').and_then(|(source, entity)| Some(EntityKey { source: source.parse().ok()?, entity: entity.parse().ok()? }));
+    let whole =
+        text.split_once(' ').and_then(|(source, entity)| Some(EntityKey { source: source.parse().ok()?, entity: entity.parse().ok()? }));
     if let Some(whole) = whole.filter(|key| entity_order(key) == text && entry.text("pk") == Some(entity_pk(key).as_str())) {
         return Ok(whole);
     }
     let item = store.ledger_item(key(entry.text("pk").unwrap_or_default(), HEAD)).await?.ok_or_else(|| damaged("an entity has no head"))?;
     let part = |name: &str| item.text(name).ok_or_else(|| damaged("an entity has no name"));
-    Ok(EntityKey { source: part("source")?.parse().map_err(|_| damaged("source"))?, entity: part("entity")?.parse().map_err(|_| damaged("entity"))? })
+    Ok(EntityKey {
+        source: part("source")?.parse().map_err(|_| damaged("source"))?,
+        entity: part("entity")?.parse().map_err(|_| damaged("entity"))?,
+    })
 }

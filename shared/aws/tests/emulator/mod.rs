@@ -5,8 +5,8 @@
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use aws_config::{BehaviorVersion, Region, SdkConfig};
@@ -33,10 +33,8 @@ pub(crate) fn url() -> &'static str {
 }
 
 fn start() -> Emulator {
-    let program = std::env::var("TIDEMARK_MINISTACK").map_or_else(
-        |_| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../.venv/bin/ministack"),
-        PathBuf::from,
-    );
+    let program = std::env::var("TIDEMARK_MINISTACK")
+        .map_or_else(|_| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../.venv/bin/ministack"), PathBuf::from);
     assert!(program.exists(), "{} is missing: `make tools` installs the emulator", program.display());
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let shell = Command::new("/bin/sh")

@@ -129,11 +129,9 @@ pub struct MetricDefinition {
 impl Metrics {
     /// The line of one invocation.
     pub fn line(self, function: &str, request_id: &str, now: Timestamp) -> MetricsLine {
-        let present: BTreeMap<String, serde_json::Value> =
-            serde_json::to_value(&self).and_then(serde_json::from_value).unwrap_or_default();
+        let present: BTreeMap<String, serde_json::Value> = serde_json::to_value(&self).and_then(serde_json::from_value).unwrap_or_default();
         let metrics = present.into_keys().map(|name| MetricDefinition { unit: unit(&name).into(), name }).collect();
-        let directive =
-            MetricsDirective { namespace: METRICS_NAMESPACE.into(), dimensions: vec![vec!["Function".into()]], metrics };
+        let directive = MetricsDirective { namespace: METRICS_NAMESPACE.into(), dimensions: vec![vec!["Function".into()]], metrics };
         MetricsLine {
             aws: MetricsMetadata { timestamp: now.as_millis(), cloud_watch_metrics: vec![directive] },
             tidemark_metrics: METRICS_VERSION.into(),

@@ -134,9 +134,7 @@ where
             Sighting::MaybeChanged(observed) => {
                 offer(ports, &Seen { key: &key, url, view: &view, observed: &observed }, false, insist).await?
             }
-            Sighting::MaybeGone(observed) => {
-                offer(ports, &Seen { key: &key, url, view: &view, observed: &observed }, true, insist).await?
-            }
+            Sighting::MaybeGone(observed) => offer(ports, &Seen { key: &key, url, view: &view, observed: &observed }, true, insist).await?,
             Sighting::NeverThere(observed) => Looked::Failed(never_there(source, &observed)),
         },
     };
@@ -178,11 +176,7 @@ where
 }
 
 /// Saves the poller's state. Last: if we die before this we look again, and the ledger absorbs it (I2).
-async fn remember<L, U, I, S, C>(
-    ports: &PollPorts<'_, L, U, I, S, C>,
-    source: &Source,
-    looked: &Looked,
-) -> Result<(), Fault>
+async fn remember<L, U, I, S, C>(ports: &PollPorts<'_, L, U, I, S, C>, source: &Source, looked: &Looked) -> Result<(), Fault>
 where
     S: Sources,
     C: Clock,
