@@ -3,7 +3,9 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 
 /// Notices when upstream data changes, acts on each change exactly once, and can prove what it did.
@@ -22,6 +24,9 @@ pub(crate) struct Global {
     /// The folder with the store.
     #[arg(long, global = true, value_name = "DIR", default_value = ".tidemark", env = "TIDEMARK_DATA")]
     pub(crate) data: PathBuf,
+    /// A deployed stack instead of a folder; region and credentials come from the usual AWS environment.
+    #[arg(long, global = true, value_name = "NAME", env = "TIDEMARK_STACK")]
+    pub(crate) stack: Option<String>,
     /// JSON instead of text.
     #[arg(long, global = true)]
     pub(crate) json: bool,
@@ -31,6 +36,29 @@ pub(crate) struct Global {
     /// Log more to standard error (-v, -vv).
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
+}
+
+impl Cli {
+    /// Reads the command line. Folder or stack: what is typed stands against what is in the environment, and two
+    /// that are said in the same place are an error, not a guess.
+    pub(crate) fn read() -> Self {
+        Self::read_from(std::env::args_os()).unwrap_or_else(|error| error.exit())
+    }
+
+    fn read_from(words: impl IntoIterator<Item = impl Into<std::ffi::OsString> + Clone>) -> Result<Self, clap::Error> {
+        let matches = Self::command().try_get_matches_from(words)?;
+        let mut cli = Self::from_arg_matches(&matches)?;
+        let said = |id: &str| matches.value_source(id).filter(|source| *source != ValueSource::DefaultValue);
+        match (said("data"), said("stack")) {
+            (Some(ValueSource::CommandLine), Some(ValueSource::EnvVariable)) => cli.global.stack = None,
+            (Some(data), Some(stack)) if data == stack => {
+                let message = "a command works on a folder (--data, TIDEMARK_DATA) or on a stack (--stack, TIDEMARK_STACK), not on both";
+                return Err(Self::command().error(ErrorKind::ArgumentConflict, message));
+            }
+            _ => {}
+        }
+        Ok(cli)
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -67,6 +95,11 @@ pub(crate) enum Command {
     Status,
     /// Rehash and cross-check everything that is stored.
     Verify,
+    /// Look at what could not be handled, and put it back.
+    Dlq {
+        #[command(subcommand)]
+        command: DlqCommand,
+    },
     /// Send a test delivery.
     Webhook {
         #[command(subcommand)]
@@ -136,6 +169,43 @@ pub(crate) struct ChangesArgs {
 }
 
 #[derive(Debug, Subcommand)]
+pub(crate) enum DlqCommand {
+    /// List dead letters by their cause.
+    List {
+        /// Only of this source.
+        #[arg(long)]
+        source: Option<String>,
+        /// At most so many, the newest.
+        #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u16).range(1..=10_000))]
+        limit: u16,
+    },
+    /// Show one dead letter.
+    Show {
+        /// Its id, or the id of its event.
+        #[arg(value_name = "ID")]
+        id: String,
+    },
+    /// Put dead letters back into the queue, once their cause is removed.
+    Redrive(RedriveArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RedriveArgs {
+    /// These.
+    #[arg(value_name = "ID", conflicts_with_all = ["source", "cause", "all"])]
+    pub(crate) ids: Vec<String>,
+    /// Those of this source.
+    #[arg(long)]
+    pub(crate) source: Option<String>,
+    /// Those that died of this cause, such as upstream.body_too_large.
+    #[arg(long, value_name = "CODE")]
+    pub(crate) cause: Option<String>,
+    /// All of them.
+    #[arg(long, conflicts_with_all = ["source", "cause"])]
+    pub(crate) all: bool,
+}
+
+#[derive(Debug, Subcommand)]
 pub(crate) enum WebhookCommand {
     /// Sign a delivery with the source's own secret, and send it.
     Send(SendArgs),
@@ -154,10 +224,26 @@ pub(crate) struct SendArgs {
     /// The delivery's id; a new one if left out.
     #[arg(long)]
     pub(crate) id: Option<String>,
-    /// Where `tidemark serve` listens.
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:7878")]
-    pub(crate) to: String,
+    /// Where to send it: http://127.0.0.1:7878, where `tidemark serve` listens, or the stack's own address if left out.
+    #[arg(long, value_name = "URL")]
+    pub(crate) to: Option<String>,
     /// Send it so often at once.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) copies: u16,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_works_on_a_folder_or_on_a_stack() {
+        let place = |words: &[&str]| Cli::read_from([&["tidemark"], words].concat()).map(|cli| (cli.global.data, cli.global.stack));
+        assert_eq!(place(&["status"]).unwrap(), (".tidemark".into(), None));
+        assert_eq!(place(&["status", "--data", "d"]).unwrap(), ("d".into(), None));
+        assert_eq!(place(&["status", "--stack", "s"]).unwrap().1, Some("s".into()));
+        for words in [["--data", "d", "status", "--stack", "s"], ["status", "--stack", "s", "--data", "d"]] {
+            assert_eq!(place(&words).unwrap_err().kind(), ErrorKind::ArgumentConflict);
+        }
+    }
 }

@@ -5,18 +5,19 @@ mod commands;
 mod node;
 mod output;
 mod serve;
+mod stack;
+mod store;
 
 use std::process::ExitCode;
 
-use clap::Parser;
 use tidemark_domain::Fault;
 
-use crate::args::{Cli, Command, WebhookCommand};
+use crate::args::{Cli, Command, DlqCommand, WebhookCommand};
 use crate::node::Node;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::read();
     start_logging(cli.global.verbose);
     match run(&cli).await {
         Ok(code) => code,
@@ -32,7 +33,10 @@ async fn run(cli: &Cli) -> Result<ExitCode, Fault> {
         commands::completions::print(*shell);
         return Ok(ExitCode::SUCCESS);
     }
-    let node = Node::open(&cli.global)?;
+    if let (Command::Serve(_), Some(stack)) = (&cli.command, &cli.global.stack) {
+        return Err(store::only_here(&format!("`{stack}` is deployed and runs by itself; `tidemark serve` runs a folder on this machine")));
+    }
+    let node = Node::open(&cli.global).await?;
     let json = cli.global.json;
     match &cli.command {
         Command::Serve(args) => serve::run(node, args).await.map(|()| ExitCode::SUCCESS),
@@ -45,6 +49,11 @@ async fn run(cli: &Cli) -> Result<ExitCode, Fault> {
         Command::Explain { id } => commands::explain::explain(&node, id, json).await,
         Command::Status => commands::status::status(&node, json).await,
         Command::Verify => commands::verify::verify(&node, json).await,
+        Command::Dlq { command } => match command {
+            DlqCommand::List { source, limit } => commands::dlq::list(&node, source.as_deref(), usize::from(*limit), json).await,
+            DlqCommand::Show { id } => commands::dlq::show(&node, id, json).await,
+            DlqCommand::Redrive(args) => commands::dlq::redrive(&node, args, json).await,
+        },
         Command::Webhook { command: WebhookCommand::Send(args) } => commands::webhook::send(&node, args, json).await,
         Command::Completions { .. } => Ok(ExitCode::SUCCESS),
     }

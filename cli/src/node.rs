@@ -1,8 +1,9 @@
-//! One machine's Tidemark: the store, the upstream client, the clock and the secrets, wired once.
+//! One process' Tidemark: the store here or on a stack, the upstream client, the clock and the secrets, wired once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use tidemark_aws::{AwsSecrets, AwsStore};
 use tidemark_domain::{Fault, Timestamp};
 use tidemark_local::{LocalSecrets, LocalStore, StoreSettings};
 use tidemark_pipeline::detect::poll::PollPorts;
@@ -13,9 +14,14 @@ use tokio::sync::Notify;
 
 use crate::args::Global;
 use crate::serve::standings::Standings;
+use crate::stack::Stack;
+use crate::store::{Keys, Store};
 
 /// The version that documents name as their writer.
 pub(crate) const SOFTWARE_VERSION: &str = concat!("tidemark/", env!("CARGO_PKG_VERSION"));
+
+/// Where `tidemark serve` listens, unless told otherwise.
+const SERVE_URL: &str = "http://127.0.0.1:7878";
 
 /// The machine's clock.
 #[derive(Clone, Copy, Debug)]
@@ -34,29 +40,46 @@ type Upstream = HttpUpstream<SystemClock>;
 /// Everything that commands use.
 #[derive(Clone)]
 pub(crate) struct Node {
-    pub(crate) store: LocalStore,
+    pub(crate) store: Store,
     pub(crate) upstream: Arc<Upstream>,
-    pub(crate) secrets: Arc<LocalSecrets>,
+    pub(crate) secrets: Arc<Keys>,
     pub(crate) clock: SystemClock,
+    /// Where deliveries are sent, unless a person says otherwise.
+    pub(crate) api_url: String,
     /// What open pages are told.
     pub(crate) standings: Arc<Standings>,
+    owner: Arc<str>,
     arrivals: Arc<AtomicU64>,
     /// Told after every settled message: there may be a change to publish.
     pub(crate) committed: Arc<Notify>,
 }
 
 impl Node {
-    /// Opens the store, making it if it is not there.
-    pub(crate) fn open(global: &Global) -> Result<Self, Fault> {
+    /// Opens the store in a folder, making it if it is not there; or finds the stack.
+    pub(crate) async fn open(global: &Global) -> Result<Self, Fault> {
         let clock = SystemClock;
         let owner = format!("{}-{}", std::process::id(), clock.now().as_millis());
         let settings = HttpSettings { contact: global.contact.clone(), ..HttpSettings::default() };
+        let upstream = HttpUpstream::new(settings, clock)?;
+        let (store, secrets, api_url) = match &global.stack {
+            None => {
+                let store = LocalStore::open(&global.data, &owner, StoreSettings::default())?;
+                (Store::Local(store), Keys::Local(LocalSecrets::new(environment)), SERVE_URL.to_owned())
+            }
+            Some(name) => {
+                let stack = Stack::find(name).await?;
+                let secrets = AwsSecrets::new(&stack.config, None, clock);
+                (Store::Stack(AwsStore::new(&stack.config, stack.names, &owner)), Keys::Stack(secrets), stack.api_url)
+            }
+        };
         Ok(Self {
-            store: LocalStore::open(&global.data, &owner, StoreSettings::default())?,
-            upstream: Arc::new(HttpUpstream::new(settings, clock)?),
-            secrets: Arc::new(LocalSecrets::new(environment)),
+            store,
+            upstream: Arc::new(upstream),
+            secrets: Arc::new(secrets),
             clock,
+            api_url,
             standings: Arc::default(),
+            owner: owner.into(),
             arrivals: Arc::default(),
             committed: Arc::new(Notify::new()),
         })
@@ -64,11 +87,11 @@ impl Node {
 
     /// A name for one request, never given twice.
     pub(crate) fn arrival(&self) -> String {
-        format!("{}/{}", self.store.owner(), self.arrivals.fetch_add(1, Ordering::Relaxed))
+        format!("{}/{}", self.owner, self.arrivals.fetch_add(1, Ordering::Relaxed))
     }
 
     /// The ports that handling uses.
-    pub(crate) fn handle_ports(&self) -> HandlePorts<'_, LocalStore, LocalStore, Upstream, LocalStore, LocalStore, SystemClock> {
+    pub(crate) fn handle_ports(&self) -> HandlePorts<'_, Store, Store, Upstream, Store, Store, SystemClock> {
         HandlePorts {
             ledger: &self.store,
             artifacts: &self.store,
@@ -80,7 +103,7 @@ impl Node {
     }
 
     /// The ports that polling uses.
-    pub(crate) fn poll_ports(&self) -> PollPorts<'_, LocalStore, Upstream, LocalStore, LocalStore, SystemClock> {
+    pub(crate) fn poll_ports(&self) -> PollPorts<'_, Store, Upstream, Store, Store, SystemClock> {
         PollPorts { ledger: &self.store, upstream: &*self.upstream, intake: &self.store, sources: &self.store, clock: &self.clock }
     }
 }

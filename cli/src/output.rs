@@ -33,6 +33,32 @@ pub(crate) fn table(titles: &[&str], rows: &[Vec<String>]) {
     rows.iter().for_each(|row| print(row));
 }
 
+/// One line on a terminal that says how far long work has come. It goes away in the end.
+pub(crate) struct Progress {
+    watched: bool,
+}
+
+impl Progress {
+    /// Shown to people only: not into a pipe, and not beside JSON.
+    pub(crate) fn new(json: bool) -> Self {
+        Self { watched: std::io::stderr().is_terminal() && !json }
+    }
+
+    /// Says how far it is now.
+    pub(crate) fn say(&self, text: &str) {
+        if self.watched {
+            let _ = write!(std::io::stderr().lock(), "\r\u{1b}[K{text}");
+            let _ = std::io::stderr().flush();
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.say("");
+    }
+}
+
 /// `word` in `colour` on a terminal, plain elsewhere.
 pub(crate) fn coloured(word: &str, colour: Colour) -> String {
     if !std::io::stdout().is_terminal() {

@@ -4,19 +4,17 @@ use std::process::ExitCode;
 
 use tidemark_domain::contract::{ChangeRecord, ChangeType};
 use tidemark_domain::documents::artifact_ref;
-use tidemark_domain::{Fault, SourceId, Timestamp};
+use tidemark_domain::{Fault, Timestamp};
 use tidemark_pipeline::explain::find_change;
 use tidemark_pipeline::ports::{ArtifactStore, Clock, FeedQuery, Ledger};
 
+use super::source_id;
 use crate::args::ChangesArgs;
 use crate::node::Node;
 use crate::output::{self, Colour};
 
 pub(crate) async fn list(node: &Node, args: &ChangesArgs, json: bool) -> Result<ExitCode, Fault> {
-    let source: Option<SourceId> = match &args.source {
-        Some(text) => Some(text.parse().map_err(|reason: String| Fault::rejected("cli.source_id", reason))?),
-        None => None,
-    };
+    let source = source_id(args.source.as_deref())?;
     let query = FeedQuery { from: args.before, newest_first: true, source, limit: usize::from(args.limit) };
     let changes = node.store.changes(&query).await?;
     if json {
@@ -52,8 +50,8 @@ pub(crate) async fn show(node: &Node, id: &str, json: bool) -> Result<ExitCode, 
     let bytes = change.object_identity.sha256.as_ref().map(|sha256| ("bytes", artifact_ref(sha256)));
     let documents = change.links.iter().map(|(name, reference)| (name.as_str(), reference.clone()));
     for (name, reference) in documents.chain(bytes) {
-        let path = node.store.dir().join(reference.strip_prefix("data://").unwrap_or(&reference));
-        output::line(&format!("  {name:<15} {}", path.display()));
+        let place = node.store.place(reference.strip_prefix("data://").unwrap_or(&reference));
+        output::line(&format!("  {name:<15} {place}"));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -13,6 +13,7 @@ use super::named_source;
 use crate::node::Node;
 use crate::output::{self, Colour};
 use crate::serve::work;
+use crate::store::Store;
 
 /// Messages handled at the same time; others may wait beside ours.
 const HANDLED_AT_ONCE: usize = 4;
@@ -20,6 +21,12 @@ const HANDLED_AT_ONCE: usize = 4;
 const ASK_EVERY: Duration = Duration::from_millis(20);
 /// How often at most: longer than the longest fetch by default.
 const ASKS_MAX: u32 = 50 * 60 * 35;
+/// How often a stack is asked for the outcome: every question is a request that costs.
+const STACK_ASK_EVERY: Duration = Duration::from_millis(500);
+/// The same, by the second.
+const STACK_ASKS_PER_S: u32 = 2;
+/// How often at most: as long as the longest invocation.
+const STACK_ASKS_MAX: u32 = STACK_ASKS_PER_S * 60 * 15;
 
 /// What a check found.
 #[derive(Serialize)]
@@ -46,8 +53,14 @@ pub(crate) async fn check(node: &Node, target: &str, json: bool) -> Result<ExitC
             checked.fault = Some(fault);
         }
         Looked::Candidate(Accepted::New(event) | Accepted::Copy { of: event }) => {
-            let outcome = settled(node, &event).await?;
-            publish(&node.store).await?;
+            let outcome = match &node.store {
+                Store::Local(_) => {
+                    let outcome = settled(node, &event).await?;
+                    publish(&node.store).await?;
+                    outcome
+                }
+                Store::Stack(_) => settled_by_stack(node, &event, json).await?,
+            };
             checked.result = result(node, &event, &outcome).await?;
             checked.event = Some(event);
             checked.outcome = Some(outcome);
@@ -74,13 +87,34 @@ async fn settled(node: &Node, event: &EventId) -> Result<Outcome, Fault> {
 
 async fn outcome_of(node: &Node, event: &EventId) -> Result<Outcome, Fault> {
     for _ in 0..ASKS_MAX {
-        if let Some(outcome) = node.store.observation(event).await?.and_then(|logged| logged.outcome) {
+        if let Some(outcome) = outcome(node, event).await? {
             return Ok(outcome);
         }
         tokio::time::sleep(ASK_EVERY).await;
     }
-    Err(Fault::retryable("cli.still_pending", format!("{event} is accepted and still waits to be handled"))
-        .remedy("nothing is lost: `tidemark explain` with that id says how it ends"))
+    Err(still_pending(event))
+}
+
+/// Waits until the stack has handled this sighting. Its publisher does the rest.
+async fn settled_by_stack(node: &Node, event: &EventId, json: bool) -> Result<Outcome, Fault> {
+    let progress = output::Progress::new(json);
+    for asked in 0..STACK_ASKS_MAX {
+        if let Some(outcome) = outcome(node, event).await? {
+            return Ok(outcome);
+        }
+        progress.say(&format!("worth a closer look; the stack handles it … {} s", asked / STACK_ASKS_PER_S));
+        tokio::time::sleep(STACK_ASK_EVERY).await;
+    }
+    Err(still_pending(event))
+}
+
+async fn outcome(node: &Node, event: &EventId) -> Result<Option<Outcome>, Fault> {
+    Ok(node.store.observation(event).await?.and_then(|logged| logged.outcome))
+}
+
+fn still_pending(event: &EventId) -> Fault {
+    Fault::retryable("cli.still_pending", format!("{event} is accepted and still waits to be handled"))
+        .remedy("nothing is lost: `tidemark explain` with that id says how it ends")
 }
 
 async fn result(node: &Node, event: &EventId, outcome: &Outcome) -> Result<&'static str, Fault> {

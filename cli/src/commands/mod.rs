@@ -3,6 +3,7 @@
 pub(crate) mod changes;
 pub(crate) mod check;
 pub(crate) mod completions;
+pub(crate) mod dlq;
 pub(crate) mod explain;
 pub(crate) mod sources;
 pub(crate) mod status;
@@ -13,6 +14,11 @@ use tidemark_domain::{Fault, Source, SourceId};
 use tidemark_pipeline::ports::Sources;
 
 use crate::node::Node;
+
+/// The id that `--source` gives, if it does.
+fn source_id(text: Option<&str>) -> Result<Option<SourceId>, Fault> {
+    text.map(str::parse).transpose().map_err(|reason: String| Fault::rejected("cli.source_id", reason))
+}
 
 /// The source that a person names by its id or its URL.
 async fn named_source(node: &Node, name: &str) -> Result<Source, Fault> {

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use tidemark_domain::Fault;
-use tidemark_pipeline::ports::{Clock, Ledger};
+use tidemark_pipeline::ports::{Clock, DeadLetters, Ledger};
 use tidemark_pipeline::status::{SourceStatus, Standing, status as all_status};
 
 use crate::node::Node;
@@ -47,6 +47,9 @@ pub(crate) async fn status(node: &Node, json: bool) -> Result<ExitCode, Fault> {
     print_faults(&sources);
     print_noise(&sources, feed_end);
     output::line(&format!("Queue: {} waiting, {} dead.", queue.waiting, queue.dead));
+    if queue.dead > 0 {
+        output::line("  why: tidemark dlq list");
+    }
     Ok(ExitCode::SUCCESS)
 }
 

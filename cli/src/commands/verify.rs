@@ -1,6 +1,5 @@
 //! `verify`: the store proves itself. Exit code 1 when something is wrong.
 
-use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 use tidemark_domain::Fault;
@@ -14,17 +13,14 @@ use crate::output::{self, Colour};
 const PROGRESS_EVERY: u64 = 64;
 
 pub(crate) async fn verify(node: &Node, json: bool) -> Result<ExitCode, Fault> {
-    let watching = std::io::stderr().is_terminal() && !json;
-    let progress = |report: &Report| {
-        if watching && report.entities.is_multiple_of(PROGRESS_EVERY) {
-            eprint!("\r{} entities, {} rehashed", report.entities, output::size(report.bytes));
-            let _ = std::io::stderr().flush();
+    let progress = output::Progress::new(json);
+    let show = |report: &Report| {
+        if report.entities.is_multiple_of(PROGRESS_EVERY) {
+            progress.say(&format!("{} entities, {} rehashed", report.entities, output::size(report.bytes)));
         }
     };
-    let report = verify_all(&node.store, &node.store, node.clock.now(), progress).await?;
-    if watching {
-        eprint!("\r\u{1b}[K");
-    }
+    let report = verify_all(&node.store, &node.store, node.clock.now(), show).await?;
+    drop(progress);
     if json {
         output::json(&report)?;
     } else {

@@ -14,6 +14,7 @@ use super::named_source;
 use crate::args::SendArgs;
 use crate::node::Node;
 use crate::output;
+use crate::store::Store;
 
 pub(crate) async fn send(node: &Node, args: &SendArgs, json: bool) -> Result<ExitCode, Fault> {
     let source = named_source(node, &args.source).await?;
@@ -35,12 +36,16 @@ pub(crate) async fn send(node: &Node, args: &SendArgs, json: bool) -> Result<Exi
         }
     };
     let headers = sign(plan, secret, &delivery_id, now, body.as_bytes())?;
-    let url = format!("{}/v1/webhooks/{}", args.to.trim_end_matches('/'), source.id);
+    let to = args.to.as_deref().unwrap_or(&node.api_url);
+    let url = format!("{}/v1/webhooks/{}", to.trim_end_matches('/'), source.id);
     let sender = Sender::new()?;
     let copies = (0..args.copies).map(|_| sender.post(&url, &headers, body.clone().into()));
     let mut answers: BTreeMap<(u16, String), u64> = BTreeMap::new();
     for answer in join_all(copies).await {
-        let answer = answer.map_err(|fault| fault.remedy("start `tidemark serve`, or name its address with --to"))?;
+        let answer = answer.map_err(|fault| match &node.store {
+            Store::Local(_) => fault.remedy("start `tidemark serve`, or name its address with --to"),
+            Store::Stack(_) => fault.remedy("name the address under which the stack can be reached from here with --to"),
+        })?;
         *answers.entry(answer).or_default() += 1;
     }
     let refused = answers.keys().any(|(status, _)| *status >= 300);

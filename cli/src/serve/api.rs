@@ -6,7 +6,7 @@ use axum::Router;
 use axum::routing::get;
 use tidemark_domain::{Fault, Timestamp};
 use tidemark_edge::{Read, Receive, reading, receiving, service};
-use tidemark_local::{LocalSecrets, LocalStore};
+
 use tidemark_pipeline::detect::webhook::ReceivePorts;
 use tidemark_pipeline::ports::Clock;
 use tidemark_pipeline::status::SourceStatus;
@@ -16,6 +16,7 @@ use tokio::sync::watch;
 use super::connections::Limited;
 use super::page;
 use crate::node::Node;
+use crate::store::{Keys, Store};
 
 /// Answers requests until told to stop.
 pub(super) async fn serve(node: Node, listener: TcpListener, mut stopping: watch::Receiver<bool>) -> Result<(), Fault> {
@@ -35,11 +36,11 @@ fn router(node: Node) -> Router {
 }
 
 impl Receive for Node {
-    type Sources = LocalStore;
-    type Secrets = LocalSecrets;
-    type Intake = LocalStore;
+    type Sources = Store;
+    type Secrets = Keys;
+    type Intake = Store;
 
-    fn receive_ports(&self) -> ReceivePorts<'_, LocalStore, LocalSecrets, LocalStore> {
+    fn receive_ports(&self) -> ReceivePorts<'_, Store, Keys, Store> {
         ReceivePorts { sources: &self.store, secrets: &*self.secrets, intake: &self.store }
     }
 
@@ -53,24 +54,24 @@ impl Receive for Node {
 }
 
 impl Read for Node {
-    type Ledger = LocalStore;
-    type Replay = LocalStore;
-    type Sources = LocalStore;
-    type Artifacts = LocalStore;
+    type Ledger = Store;
+    type Replay = Store;
+    type Sources = Store;
+    type Artifacts = Store;
 
-    fn ledger(&self) -> &LocalStore {
+    fn ledger(&self) -> &Store {
         &self.store
     }
 
-    fn replay(&self) -> &LocalStore {
+    fn replay(&self) -> &Store {
         &self.store
     }
 
-    fn sources(&self) -> &LocalStore {
+    fn sources(&self) -> &Store {
         &self.store
     }
 
-    fn artifacts(&self) -> &LocalStore {
+    fn artifacts(&self) -> &Store {
         &self.store
     }
 

@@ -36,7 +36,7 @@ pub(super) async fn start(
         Fault::permanent("example.listen", format!("the sample upstream cannot listen on {ADDRESS}: {error}"))
             .remedy("stop what uses that port, or start `tidemark serve` without --example")
     })?;
-    let secret = secret_file(node.store.dir())?;
+    let secret = secret_file(node.store.local()?.dir())?;
     node.store.apply(&sources(&secret)?, false, node.clock.now()).await?;
     let router = Router::new()
         .route("/tide.json", get(tide))

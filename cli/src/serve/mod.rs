@@ -40,7 +40,7 @@ pub(crate) async fn run(node: Node, args: &ServeArgs) -> Result<(), Fault> {
     }
     tasks.spawn(work::publishing(node.clone(), stopping.clone()));
     tasks.spawn(api::serve(node.clone(), listener, stopping));
-    greet(address, node.store.dir(), args.example);
+    greet(address, node.store.local()?.dir(), args.example);
 
     let result = tokio::select! {
         () = stop_signal() => Ok(()),

@@ -38,12 +38,12 @@ pub(super) async fn handling(node: Node, concurrency: usize, mut stopping: watch
 /// Handles messages until `done` resolves; then finishes those in hand.
 pub(crate) async fn handle_until(node: &Node, concurrency: usize, done: impl Future<Output = ()>) -> Result<(), Fault> {
     let settings = WorkerSettings { concurrency, ..WorkerSettings::default() };
-    run(&settings, &node.store, &node.clock, |delivery| handle_delivery(node.clone(), delivery), done).await
+    run(&settings, node.store.local()?, &node.clock, |delivery| handle_delivery(node.clone(), delivery), done).await
 }
 
 async fn handle_delivery(node: Node, delivery: Delivery) -> Result<Handled, Fault> {
     let attempt = Attempt {
-        claimant: node.store.claimant(&delivery),
+        claimant: node.store.local()?.claimant(&delivery),
         lease_ms: LEASE_MS,
         software_version: SOFTWARE_VERSION.to_owned(),
         policy_set: "none".to_owned(),

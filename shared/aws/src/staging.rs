@@ -16,7 +16,7 @@ use crate::failure::fault;
 use crate::stack::AwsStore;
 
 /// The first parts; an object up to this size is held and written at once.
-pub const PART_BYTES: usize = 8 * 1024 * 1024;
+pub(crate) const PART_BYTES: usize = 8 * 1024 * 1024;
 /// Parts double in size after so many, up to three times: 10,000 parts then hold 492 GiB.
 const PARTS_PER_SIZE: usize = 1_000;
 const DOUBLINGS_MAX: usize = 3;
