@@ -134,7 +134,8 @@ class World:
         }
 
     def deploy(self, **parameters):
-        parameters = {"HandlerTimeoutSeconds": HANDLER_TIMEOUT_S, "QueueVisibilitySeconds": 6 * HANDLER_TIMEOUT_S, **parameters}
+        short = {"HandlerTimeoutSeconds": HANDLER_TIMEOUT_S, "QueueVisibilitySeconds": 6 * HANDLER_TIMEOUT_S}
+        parameters = {**short, "FeedAuthorization": "NONE", **parameters}
         command = [TOOLS / "sam", "deploy", "--template-file", REPO / "infra/template.yaml", "--stack-name", self.name]
         command += ["--s3-bucket", "deployments", "--capabilities", "CAPABILITY_IAM", "CAPABILITY_NAMED_IAM", "--region", REGION]
         command += ["--no-confirm-changeset", "--no-fail-on-empty-changeset", "--no-progressbar"]

@@ -35,6 +35,10 @@ impl WorkQueue for AwsStore {
 impl AwsStore {
     /// Sends up to ten messages, those that SQS refused again.
     async fn send(&self, mut bodies: Vec<String>) -> Result<(), Fault> {
+        if let [body] = bodies.as_slice() {
+            let sent = self.inner.sqs.send_message().queue_url(&self.inner.names.queue_url).message_body(body).send().await;
+            return sent.map(drop).map_err(|error| fault("SendMessage", &error));
+        }
         for attempt in 1..=REQUEST.attempts_max {
             let mut entries = Vec::with_capacity(bodies.len());
             for (place, body) in bodies.iter().enumerate() {
