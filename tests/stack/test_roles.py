@@ -89,7 +89,7 @@ def attempt(world, environment, service, call):
     """Was the call refused for want of a permission?"""
     client = boto3.client(
         service,
-        endpoint_url=world.emulator.url,
+        endpoint_url=world.door.url,
         region_name=REGION,
         aws_access_key_id=environment["AWS_ACCESS_KEY_ID"],
         aws_secret_access_key=environment["AWS_SECRET_ACCESS_KEY"],
