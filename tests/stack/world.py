@@ -140,7 +140,7 @@ class World:
         short = {"HandlerTimeoutSeconds": HANDLER_TIMEOUT_S, "QueueVisibilitySeconds": 6 * HANDLER_TIMEOUT_S}
         parameters = {**short, "FeedAuthorization": "NONE", **parameters}
         command = [TOOLS / "sam", "deploy", "--template-file", REPO / "infra/template.yaml", "--stack-name", self.name]
-        command += ["--s3-bucket", "deployments", "--capabilities", "CAPABILITY_IAM", "CAPABILITY_NAMED_IAM", "--region", REGION]
+        command += ["--config-env", "none", "--s3-bucket", "deployments", "--capabilities", "CAPABILITY_IAM", "CAPABILITY_NAMED_IAM", "--region", REGION]
         command += ["--no-confirm-changeset", "--no-fail-on-empty-changeset", "--no-progressbar"]
         command += ["--parameter-overrides", *(f"{name}={value}" for name, value in parameters.items())]
         done = subprocess.run(command, env=self.environment(), cwd=self.emulator.home, capture_output=True, text=True, timeout=DEPLOY_S)
