@@ -21,9 +21,11 @@ test: tools lint docs unit infra e2e stack ## everything that CI runs
 
 tools: .venv/installed ## the tools from PyPI, at pinned versions, into .venv
 
-.venv/installed: tests/requirements.txt
+.venv/installed: tests/requirements.txt tests/constraints.txt
 	python3 -m venv .venv
-	$(TOOLS)/pip install --quiet --disable-pip-version-check -r tests/requirements.txt
+	$(TOOLS)/pip install --quiet --disable-pip-version-check -r tests/requirements.txt -c tests/constraints.txt
+	# SAM asks the world for its newest version once a week; it was just told.
+	mkdir -p .venv/sam && echo '{"lastVersionCheck": 4102444800}' > .venv/sam/metadata.json
 	touch $@
 
 lint: ## formatting and lints; warnings are errors
@@ -41,7 +43,7 @@ e2e: ## real processes: kill -9, copies, bad input, the page, licences
 	$(CARGO) test -p tidemark-tests --locked --quiet
 
 infra: tools ## the template: its own lints, and what they do not see
-	SAM_CLI_TELEMETRY=0 AWS_DEFAULT_REGION=us-east-1 $(TOOLS)/sam validate --lint --template infra/template.yaml
+	SAM_CLI_TELEMETRY=0 __SAM_CLI_APP_DIR=.venv/sam AWS_DEFAULT_REGION=us-east-1 $(TOOLS)/sam validate --lint --template infra/template.yaml
 	$(TOOLS)/cfn-lint infra/template.yaml
 	$(TOOLS)/python -m pytest -q tests/infra
 

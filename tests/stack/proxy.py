@@ -55,10 +55,11 @@ def operation_of(method, path, headers):
 
 
 class Proxy:
-    """A transparent proxy on loopback until a fault is set."""
+    """A transparent proxy on loopback until a fault is set. With `host`, it asks for that name, whatever it is called by."""
 
-    def __init__(self):
+    def __init__(self, host=None):
         self.upstream = None
+        self.host = host
         self.fault = None
         self.lock = threading.Lock()
         self.counts = Counter()
@@ -129,6 +130,8 @@ class Proxy:
         headers["Content-Length"] = str(len(body))
         # What ends TLS before AWS says so; the buckets refuse everything else.
         headers["X-Forwarded-Proto"] = "https"
+        if self.host:
+            headers = {name: value for name, value in headers.items() if name.lower() != "host"} | {"Host": self.host}
         connection.request(request.command, request.path, body=body, headers=headers)
         answer = connection.getresponse()
         result = answer.status, answer.getheaders(), answer.read()

@@ -8,7 +8,6 @@ import json
 import os
 import pathlib
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -70,8 +69,15 @@ class Emulator:
             # What a function logs at warning and above is worth reading when a test fails.
             "RUST_LOG": "warn",
         }
+        # The shell ends the whole group, functions included, when our end of the pipe closes, however we end.
+        script = '"$0" & cat >/dev/null; kill -9 0'
         self.process = subprocess.Popen(
-            [TOOLS / "ministack"], env=environment, stdout=self.log, stderr=subprocess.STDOUT, start_new_session=True
+            ["/bin/sh", "-c", script, TOOLS / "ministack"],
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=self.log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
         )
         proxy.upstream = self.port
         wait_until("the emulator answers", self.healthy, START_S)
@@ -85,7 +91,7 @@ class Emulator:
             return False
 
     def stop(self):
-        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.stdin.close()
         self.process.wait()
         self.log.close()
         shutil.rmtree(self.home, ignore_errors=True)
@@ -111,7 +117,7 @@ class Emulator:
 class World:
     """One deployed stack with its upstream."""
 
-    def __init__(self, name="tide"):
+    def __init__(self, name="tide", **parameters):
         self.name = name
         self.upstream = Upstream()
         self.proxy = Proxy()
@@ -121,7 +127,7 @@ class World:
         self.door.upstream = self.emulator.port
         self.session = boto3.Session("test", "test", region_name=REGION)
         self.client("s3").create_bucket(Bucket="deployments")
-        self.deploy()
+        self.deploy(**parameters)
 
     def client(self, service):
         config = Config(retries={"max_attempts": 5}, s3={"addressing_style": "path"}, max_pool_connections=80)
@@ -134,6 +140,7 @@ class World:
             "HOME": self.emulator.home,
             "AWS_ENDPOINT_URL": self.door.url,
             "SAM_CLI_TELEMETRY": "0",
+            "__SAM_CLI_APP_DIR": str(TOOLS.parent / "sam"),
         }
 
     def deploy(self, **parameters):
@@ -180,12 +187,15 @@ class World:
 
     # What a provider does.
 
+    def api_host(self):
+        """The name under which the emulator serves the deployed HTTP API."""
+        api = self.outputs["ApiUrl"].split("://")[1].split(".")[0]
+        return f"{api}.execute-api.localhost:{self.emulator.port}"
+
     def call(self, method, path, body=b"", headers=None):
         """A request to the deployed HTTP API."""
-        api = self.outputs["ApiUrl"].split("://")[1].split(".")[0]
         connection = http.client.HTTPConnection("127.0.0.1", self.emulator.port, timeout=60)
-        host = {"Host": f"{api}.execute-api.localhost:{self.emulator.port}"}
-        connection.request(method, path, body=body, headers={**host, **(headers or {})})
+        connection.request(method, path, body=body, headers={"Host": self.api_host(), **(headers or {})})
         answer = connection.getresponse()
         return answer.status, answer.read()
 

@@ -37,7 +37,7 @@ fn kind<E>(error: &SdkError<E, HttpResponse>) -> &'static str {
         SdkError::TimeoutError(_) => "it took too long",
         SdkError::DispatchFailure(_) => "the connection failed",
         SdkError::ResponseError(_) => "the answer could not be read",
-        _ => "it failed",
+        SdkError::ServiceError(_) | _ => "it failed",
     }
 }
 

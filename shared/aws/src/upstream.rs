@@ -88,7 +88,7 @@ impl<C: Clock> AwsUpstream<C> {
                     return Err(too_large(uri, bytes_max));
                 }
                 let body = S3Body { frames: found.body, uri: uri.into(), announced_bytes, bytes_max, deadline, passed_bytes: 0, end: None };
-                Ok(Fetched::Present { observed: seen, body: AwsBody::S3(body) })
+                Ok(Fetched::Present { observed: seen, body: AwsBody::S3(Box::new(body)) })
             }
             // Nothing else is absence: a bucket that is gone says nothing of its objects (I7).
             Ok(Err(error)) if code(&error) == Some("NoSuchKey") => Ok(Fetched::Missing { observed: observed_in(404, &error) }),
@@ -120,7 +120,7 @@ pub enum AwsBody {
     /// Over HTTP.
     Http(Box<HttpBody>),
     /// From S3.
-    S3(S3Body),
+    S3(Box<S3Body>),
 }
 
 impl ByteStream for AwsBody {

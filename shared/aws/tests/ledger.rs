@@ -1,5 +1,4 @@
 //! The ledger on DynamoDB keeps every law, and answers like the model.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod emulator;
 

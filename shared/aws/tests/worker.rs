@@ -20,9 +20,12 @@ use tidemark_pipeline::submit::{InOrder, submit};
 const SETTINGS: BatchSettings =
     BatchSettings { at_once: 4, margin_ms: 1_000, start_ms_min: 2_000, backoff: Backoff { first_ms: 0, max_ms: 0, attempts_max: 3 } };
 
-/// Attempts in memory: those begun, and the names of those that have not ended.
+/// Attempts in memory.
 #[derive(Default)]
-struct ModelAttempts(Mutex<BTreeMap<EventId, (u32, BTreeSet<String>, Option<Fault>)>>);
+struct ModelAttempts(Mutex<BTreeMap<EventId, Tried>>);
+
+/// How many were begun, the names of those that have not ended, and how the latest one failed.
+type Tried = (u32, BTreeSet<String>, Option<Fault>);
 
 impl Attempts for ModelAttempts {
     async fn begin(&self, event: &EventId, claimant: &str, _: Timestamp) -> Result<Begun, Fault> {

@@ -31,7 +31,7 @@ struct Deployment {
 struct Nothing;
 
 impl Secrets for Nothing {
-    async fn secret(&self, _: &str) -> Result<String, Fault> {
+    async fn secrets(&self, _: &str) -> Result<Vec<String>, Fault> {
         Err(Fault::rejected("test.no_secret", "there is none"))
     }
 }

@@ -1,6 +1,7 @@
 //! One emulator for all tests of a binary, with fresh tables, queues and a bucket for each test.
 #![allow(dead_code, reason = "every test binary uses a part of it")]
-#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![expect(clippy::disallowed_methods, reason = "the emulator is waited for in real time")]
 
 use std::net::TcpListener;
 use std::path::PathBuf;
@@ -33,8 +34,7 @@ pub(crate) fn url() -> &'static str {
 }
 
 fn start() -> Emulator {
-    let program = std::env::var("TIDEMARK_MINISTACK")
-        .map_or_else(|_| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../.venv/bin/ministack"), PathBuf::from);
+    let program = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../.venv/bin/ministack");
     assert!(program.exists(), "{} is missing: `make tools` installs the emulator", program.display());
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let shell = Command::new("/bin/sh")
