@@ -8,7 +8,7 @@ use tidemark_aws::worker::{BatchDone, BatchPorts, BatchSettings, Invocation, wor
 use tidemark_aws::{AwsUpstream, Record};
 use tidemark_domain::contract::Metrics;
 use tidemark_functions::{Function, SOFTWARE_VERSION, SystemClock, ends_at, setting};
-use tidemark_pipeline::handle::{Attempt, HandlePorts, handle};
+use tidemark_pipeline::handle::{Attempt, HandlePorts, Lease, handle};
 use tidemark_pipeline::ports::Clock as _;
 use tidemark_upstream::{HttpSettings, HttpUpstream};
 
@@ -30,7 +30,7 @@ async fn main() -> Result<(), Error> {
                 let done = work(&settings, &ports, &invocation, &records, |message, turn| async move {
                     let attempt = Attempt {
                         claimant: turn.claimant,
-                        lease_ms: turn.lease_ms,
+                        lease: Lease::Until(turn.lease_until),
                         software_version: SOFTWARE_VERSION.to_owned(),
                         policy_set: "none".to_owned(),
                     };
@@ -46,6 +46,7 @@ async fn main() -> Result<(), Error> {
 
 fn records(batch: SqsEvent) -> Vec<Record> {
     let one = |message: aws_lambda_events::sqs::SqsMessage| Record {
+        receipts: message.attributes.get("ApproximateReceiveCount").and_then(|count| count.parse().ok()).unwrap_or(1),
         id: message.message_id.unwrap_or_default(),
         receipt: message.receipt_handle.unwrap_or_default(),
         body: message.body.unwrap_or_default(),

@@ -33,7 +33,7 @@ async fn main() -> Result<(), Error> {
                 let last = ends_at(&context).plus_ms(-LAST_LOOK_MS);
                 // What a dead detector had only logged is enqueued after all (I2).
                 if let Err(fault) = store.requeue_unqueued(function.clock.now()).await {
-                    return (Err(fault), Metrics::default());
+                    tracing::error!(code = %fault.code, %fault, "the sweep for sightings that are not in the queue failed");
                 }
                 match look_at_all_due(&ports, IN_FLIGHT, LEASE_MS, |now| now >= last).await {
                     Ok(looks) => {

@@ -6,8 +6,12 @@
 use lambda_runtime::{Error, LambdaEvent, service_fn};
 use serde_json::{Value, json};
 use tidemark_domain::contract::Metrics;
-use tidemark_functions::Function;
-use tidemark_pipeline::publish::publish;
+use tidemark_functions::{Function, ends_at};
+use tidemark_pipeline::ports::Clock as _;
+use tidemark_pipeline::publish::publish_until;
+
+/// The last batch begins so long before the end. What is left is found by the next sweep.
+const LAST_BATCH_MS: i64 = 15_000;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
@@ -17,7 +21,8 @@ async fn main() -> Result<(), Error> {
         let context = event.context;
         function
             .measured(&context, async {
-                let published = publish(&function.store).await;
+                let last = ends_at(&context).plus_ms(-LAST_BATCH_MS);
+                let published = publish_until(&function.store, || function.clock.now() >= last).await;
                 let metrics = Metrics { published: published.as_ref().ok().copied(), ..Metrics::default() };
                 // An empty list of failures: the whole batch of the stream is done.
                 (published.map(|_| json!({ "batchItemFailures": [] })), metrics)

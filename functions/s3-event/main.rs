@@ -2,25 +2,33 @@
 // The futures of the line and of the SDK lie deep in each other.
 #![recursion_limit = "256"]
 
+use std::sync::Arc;
+
 use aws_lambda_events::s3::{S3Event, S3EventRecord};
 use lambda_runtime::{Error, LambdaEvent, service_fn};
 use serde_json::Value;
 use tidemark_domain::contract::Metrics;
-use tidemark_domain::{Fault, Timestamp, decoded_key};
+use tidemark_domain::{Fault, Source, Timestamp, decoded_key};
 use tidemark_functions::Function;
 use tidemark_pipeline::detect::object_event::{Notified, ObjectEvent, notified};
-use tidemark_pipeline::ports::{Accepted, Clock as _};
+use tidemark_pipeline::ports::{Accepted, Clock as _, Sources as _};
+use tokio::sync::Mutex;
+
+/// How long a registry that has a source for an object is used before it is read again.
+const KEEP_MS: i64 = 30_000;
+/// The same for one that has none.
+const KEEP_UNKNOWN_MS: i64 = 1_000;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
     let function = Function::start("s3-event").await?;
-    let function = &function;
+    let (function, registry) = (&function, &Registry::default());
     lambda_runtime::run(service_fn(|event: LambdaEvent<Value>| async move {
         let (event, context) = event.into_parts();
         function
             .measured(&context, async {
                 let mut metrics = Metrics { accepted: Some(0), dedupe_hits: Some(0), refused: Some(0), ..Metrics::default() };
-                let result = submit_all(function, event, &mut metrics).await;
+                let result = submit_all(function, registry, event, &mut metrics).await;
                 (result, metrics)
             })
             .await
@@ -28,7 +36,7 @@ async fn main() -> Result<(), Error> {
     .await
 }
 
-async fn submit_all(function: &Function, event: Value, metrics: &mut Metrics) -> Result<(), Fault> {
+async fn submit_all(function: &Function, registry: &Registry, event: Value, metrics: &mut Metrics) -> Result<(), Fault> {
     // `s3:TestEvent` has no records: there is nothing to do.
     if event.get("Records").is_none() {
         return Ok(());
@@ -46,7 +54,7 @@ async fn submit_all(function: &Function, event: Value, metrics: &mut Metrics) ->
             count(&mut metrics.refused);
             continue;
         };
-        match notified(&function.store, &function.store, &event, &function.arrival(), function.clock.now()).await? {
+        match submit_one(function, registry, &event).await? {
             Notified::NobodyWatches => count(&mut metrics.refused),
             Notified::Submitted(all) => all.iter().for_each(|accepted| match accepted {
                 Accepted::New(_) => count(&mut metrics.accepted),
@@ -55,6 +63,40 @@ async fn submit_all(function: &Function, event: Value, metrics: &mut Metrics) ->
         }
     }
     Ok(())
+}
+
+/// Submits one notification. That nobody watches is said only of a registry that was read just now: a source may be
+/// newer than what is known of it.
+async fn submit_one(function: &Function, registry: &Registry, event: &ObjectEvent) -> Result<Notified, Fault> {
+    for keep_ms in [KEEP_MS, KEEP_UNKNOWN_MS] {
+        let sources = registry.sources(function, keep_ms).await?;
+        let told = notified(&sources, &function.store, event, &function.arrival(), function.clock.now()).await?;
+        if told != Notified::NobodyWatches {
+            return Ok(told);
+        }
+    }
+    Ok(Notified::NobodyWatches)
+}
+
+/// The sources as they were read last. A bucket may notify of thousands of objects at once, and reading the whole
+/// registry for each of them would keep everybody else from it.
+#[derive(Default)]
+struct Registry(Mutex<Option<(Timestamp, Arc<Vec<Source>>)>>);
+
+impl Registry {
+    /// The sources as they were at most `keep_ms` ago.
+    async fn sources(&self, function: &Function, keep_ms: i64) -> Result<Arc<Vec<Source>>, Fault> {
+        let mut known = self.0.lock().await;
+        let now = function.clock.now();
+        if let Some((read_at, sources)) = &*known
+            && now < read_at.plus_ms(keep_ms)
+        {
+            return Ok(Arc::clone(sources));
+        }
+        let sources = Arc::new(function.store.list().await?);
+        *known = Some((now, Arc::clone(&sources)));
+        Ok(sources)
+    }
 }
 
 /// The notification in our own words; `None` if it names no object.

@@ -35,6 +35,8 @@ pub fn setting(name: &str) -> Option<String> {
 /// One process of a function: how it reaches AWS, and how it tells what it does.
 pub struct Function {
     name: &'static str,
+    /// Names the stack in metrics.
+    stack: String,
     /// How AWS is reached.
     pub config: SdkConfig,
     /// The stack that it belongs to.
@@ -57,7 +59,8 @@ impl Function {
         let stream = setting("AWS_LAMBDA_LOG_STREAM_NAME").unwrap_or_default();
         let process = format!("{name}/{stream}/{}/{}", std::process::id(), clock.now().as_millis());
         let store = AwsStore::new(&config, names, &process);
-        Ok(Self { name, config, store, clock, process, invocations: AtomicU64::new(0), arrivals: AtomicU64::new(0) })
+        let stack = setting("STACK").unwrap_or_default();
+        Ok(Self { name, stack, config, store, clock, process, invocations: AtomicU64::new(0), arrivals: AtomicU64::new(0) })
     }
 
     /// A name for one request, never given twice.
@@ -72,7 +75,7 @@ impl Function {
         let (result, metrics) = work.await;
         let now = self.clock.now();
         let metrics = Metrics { duration_ms: Some(now.since_ms(began_at)), cold_start: Some(u64::from(cold_start)), ..metrics };
-        let line = metrics.line(self.name, &context.request_id, now);
+        let line = metrics.line(&self.stack, self.name, &context.request_id, now);
         println!("{}", serde_json::to_string(&line).unwrap_or_default());
         result.map_err(|fault| {
             tracing::error!(code = %fault.code, %fault, "the invocation failed");

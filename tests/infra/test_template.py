@@ -291,13 +291,14 @@ def alarms(template):
     wrong, watched = [], set()
     for name, r in of(template, "AWS::CloudWatch::Alarm").items():
         p = r["Properties"]
-        (dimension,) = p["Dimensions"]
+        dimension, *others = p["Dimensions"]
         (target,) = references(dimension["Value"])
         kinds = {"AWS/SQS": "AWS::SQS::Queue", "AWS/Lambda": "AWS::Serverless::Function"}
         if p["Namespace"] == "Tidemark":
-            if (dimension["Name"], target) != ("Stack", "AWS::StackName"):
-                wrong.append(f"{name} watches {dimension}")
-        elif template["Resources"].get(target, {}).get("Type") != kinds[p["Namespace"]]:
+            # As the functions write them; without one of the two there is no such metric.
+            if (dimension["Name"], target) != ("Stack", "AWS::StackName") or others != [{"Name": "Function", "Value": "handler"}]:
+                wrong.append(f"{name} watches {p['Dimensions']}")
+        elif others or template["Resources"].get(target, {}).get("Type") != kinds[p["Namespace"]]:
             wrong.append(f"{name} watches {target}")
         topic = {"Fn::If": ["HasAlarmTopic", [{"Ref": "AlarmTopicArn"}], {"Ref": "AWS::NoValue"}]}
         if p.get("AlarmActions") != topic:
@@ -402,6 +403,7 @@ PLANTED = [
     (alarms, without(R, "PublisherThrottlesAlarm")),
     (alarms, having({"Ref": "Gone"}, R, "FeedErrorsAlarm", P, "Dimensions", 0, "Value")),
     (alarms, without(R, "FreshnessAlarm", P, "AlarmActions")),
+    (alarms, without(R, "FreshnessAlarm", P, "Dimensions", 1)),
     (outputs, without("Outputs", "DeadLetterUrl")),
     (dangling, having({"Fn::Sub": '{"widgets": ["${Gone.QueueName}"]}'}, R, "Dashboard", P, "DashboardBody")),
 ]

@@ -10,7 +10,7 @@ use tidemark_domain::Fault;
 use tidemark_local::Delivery;
 use tidemark_local::worker::{WorkerSettings, run};
 use tidemark_pipeline::detect::poll::{Looked, look};
-use tidemark_pipeline::handle::{Attempt, Handled, handle};
+use tidemark_pipeline::handle::{Attempt, Handled, Lease, handle};
 use tidemark_pipeline::ports::{Clock, Sources};
 use tidemark_pipeline::publish::publish;
 use tokio::sync::watch;
@@ -44,7 +44,7 @@ pub(crate) async fn handle_until(node: &Node, concurrency: usize, done: impl Fut
 async fn handle_delivery(node: Node, delivery: Delivery) -> Result<Handled, Fault> {
     let attempt = Attempt {
         claimant: node.store.local()?.claimant(&delivery),
-        lease_ms: LEASE_MS,
+        lease: Lease::Ms(LEASE_MS),
         software_version: SOFTWARE_VERSION.to_owned(),
         policy_set: "none".to_owned(),
     };

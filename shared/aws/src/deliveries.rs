@@ -17,6 +17,8 @@ pub struct Record {
     pub receipt: String,
     /// The message, as text.
     pub body: String,
+    /// How often it was received, this time included.
+    pub receipts: u32,
 }
 
 /// Why and when a message was given up.

@@ -8,7 +8,7 @@ use tidemark_pipeline::ports::{Accepted, Intake, Observation, WorkQueue};
 
 use crate::failure::fault;
 use crate::item::s;
-use crate::sightings::{Found, UNQUEUED, came, sighting_key};
+use crate::sightings::{Found, UNQUEUED, came, key, logged, sighting_key};
 use crate::stack::AwsStore;
 
 /// How old a sighting is before it counts as logged but never enqueued: far more than a submit takes.
@@ -44,14 +44,30 @@ impl AwsStore {
     pub async fn requeue_unqueued(&self, now: Timestamp) -> Result<u64, Fault> {
         let before = Some(came(now.plus_ms(-UNQUEUED_MS), ""));
         let found = Found { index: "open", partition: "open", value: UNQUEUED, before, newest_first: false, limit: SWEEP_MAX };
-        let found = self.find(found).await?;
-        let waiting: Vec<_> = self.sightings(found).await?.into_iter().filter(|logged| logged.outcome.is_none()).collect();
-        let messages: Vec<_> = waiting.iter().map(|logged| logged.observation.message.clone()).collect();
-        self.enqueue(&messages, now).await?;
-        for message in &messages {
-            self.queued(&message.change_event_id, &message.source).await?;
+        let mut requeued = 0;
+        for pk in self.find(found).await? {
+            match self.requeue(pk.clone(), now).await {
+                Ok(sent) => requeued += u64::from(sent),
+                // One that cannot be read or sent holds up no other; it is found again by the next sweep.
+                Err(fault) => {
+                    tracing::error!(sighting = pk, code = %fault.code, %fault, "a sighting that is not in the queue cannot be put there")
+                }
+            }
         }
-        Ok(messages.len() as u64)
+        Ok(requeued)
+    }
+
+    /// Enqueues one sighting, unless it is settled by now.
+    async fn requeue(&self, pk: String, now: Timestamp) -> Result<bool, Fault> {
+        let Some(item) = self.replay_item(key(pk, "o")).await? else { return Ok(false) };
+        let logged = logged(&item)?;
+        if logged.outcome.is_some() {
+            return Ok(false);
+        }
+        let message = logged.observation.message;
+        self.enqueue(std::slice::from_ref(&message), now).await?;
+        self.queued(&message.change_event_id, &message.source).await?;
+        Ok(true)
     }
 
     /// Remembers that a sighting is in the queue, unless it is settled by now.

@@ -13,6 +13,7 @@
 
 mod artifacts;
 mod attempts;
+mod clients;
 mod copying;
 mod deliveries;
 mod documents;

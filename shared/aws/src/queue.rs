@@ -1,6 +1,8 @@
 //! The work queue and the dead letters beside it, on SQS. What is sent is sent at least once; what is put back is
 //! sent before it is removed.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::time::Duration;
 
 use aws_sdk_sqs::types::{Message, MessageSystemAttributeName, QueueAttributeName, SendMessageBatchRequestEntry};
@@ -15,10 +17,10 @@ use crate::stack::AwsStore;
 
 /// Messages of one request.
 const BATCH_MAX: usize = 10;
-/// How long a dead letter is hidden from others while it is looked at.
-const LOOK_S: i32 = 20;
-/// How often an empty answer is asked again: SQS looks at a part of its servers each time.
-const EMPTY_MAX: u32 = 3;
+/// How long a dead letter is hidden from others while it is looked at: long enough to look at the most of them.
+const LOOK_S: i32 = 120;
+/// How often an answer with nothing new is asked again: SQS looks at a part of its servers each time.
+const NOTHING_NEW_MAX: u32 = 3;
 /// Most dead letters that are looked at to find the ones asked for (I14).
 const LETTERS_MAX: usize = 10_000;
 
@@ -57,11 +59,12 @@ impl AwsStore {
         Err(Fault::retryable("queue.refused", "SQS did not take all messages"))
     }
 
-    /// Looks at every dead letter until `enough`, and gives back those that `keep` does not name.
+    /// Looks at dead letters until there are `enough`, or no new ones come.
     async fn letters(&self, mut enough: impl FnMut(&[Message]) -> bool) -> Result<Vec<Message>, Fault> {
         let mut found: Vec<Message> = Vec::new();
-        let mut empty = 0;
-        while empty < EMPTY_MAX && found.len() < LETTERS_MAX && !enough(&found) {
+        let mut places: HashMap<String, usize> = HashMap::new();
+        let mut nothing_new = 0;
+        while nothing_new < NOTHING_NEW_MAX && found.len() < LETTERS_MAX && !enough(&found) {
             let received = self
                 .inner
                 .sqs
@@ -75,10 +78,16 @@ impl AwsStore {
                 .send()
                 .await;
             let received = received.map_err(|error| fault("ReceiveMessage", &error))?.messages.unwrap_or_default();
-            empty = if received.is_empty() { empty + 1 } else { 0 };
+            nothing_new += 1;
             for message in received {
-                if !found.iter().any(|known| known.message_id() == message.message_id()) {
-                    found.push(message);
+                match places.entry(message.message_id().unwrap_or_default().to_owned()) {
+                    // Seen again: only its newest receipt can remove it for sure.
+                    Entry::Occupied(known) => found[*known.get()] = message,
+                    Entry::Vacant(new) => {
+                        new.insert(found.len());
+                        found.push(message);
+                        nothing_new = 0;
+                    }
                 }
             }
         }

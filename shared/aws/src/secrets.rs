@@ -29,7 +29,7 @@ pub struct AwsSecrets<C> {
 impl<C: Clock> AwsSecrets<C> {
     /// Secrets below `prefix`, which is also all that a function's role may read.
     pub fn new(config: &SdkConfig, prefix: Option<String>, clock: C) -> Self {
-        Self { client: aws_sdk_secretsmanager::Client::new(config), prefix, clock, known: Mutex::default() }
+        Self { client: crate::clients::secrets(config), prefix, clock, known: Mutex::default() }
     }
 
     fn known(&self) -> MutexGuard<'_, HashMap<String, (Timestamp, Vec<String>)>> {

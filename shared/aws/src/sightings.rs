@@ -27,7 +27,7 @@ const BATCH_MAX: usize = 100;
 /// Keys of one page of an index.
 const PAGE_MAX: usize = 1_000;
 /// How often what DynamoDB left out of a batch is asked for again.
-const UNREAD: Backoff = Backoff { first_ms: 50, max_ms: 2_000, attempts_max: 10 };
+pub(crate) const UNREAD: Backoff = Backoff { first_ms: 50, max_ms: 2_000, attempts_max: 10 };
 
 /// The key of a sighting.
 pub(crate) fn sighting_key(event: &EventId) -> Item {

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use aws_config::SdkConfig;
 use tidemark_domain::Fault;
 
+use crate::clients;
 use crate::staging::COPY_BYTES_MAX;
 
 /// The names of what was deployed.
@@ -75,14 +76,12 @@ pub(crate) struct Inner {
 impl AwsStore {
     /// One connection pool for all services, from `config`. `owner` names this process, and no other.
     pub fn new(config: &SdkConfig, names: StackNames, owner: &str) -> Self {
-        // Path style: bucket names with dots, and emulators, have no certificate of their own.
-        let s3 = aws_sdk_s3::config::Builder::from(config).force_path_style(config.endpoint_url().is_some()).build();
         Self {
             inner: Arc::new(Inner {
                 names,
-                dynamo: aws_sdk_dynamodb::Client::new(config),
-                sqs: aws_sdk_sqs::Client::new(config),
-                s3: aws_sdk_s3::Client::from_conf(s3),
+                dynamo: clients::dynamo(config),
+                sqs: clients::sqs(config),
+                s3: clients::s3(config),
                 days: Mutex::default(),
                 owner: owner.to_owned(),
                 tickets: AtomicU64::new(0),

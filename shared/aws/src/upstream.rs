@@ -18,6 +18,7 @@ use tidemark_upstream::{HttpBody, HttpUpstream, observed_elsewhere};
 use tokio::time::Instant;
 
 use crate::artifacts::{code, status};
+use crate::clients;
 
 /// From the start of a probe to its answer, the SDK's own retries included.
 const PROBE: Duration = Duration::from_secs(30);
@@ -39,8 +40,7 @@ pub struct AwsUpstream<C> {
 impl<C: Clock> AwsUpstream<C> {
     /// Looks into S3 as `config` says, and elsewhere with `http`.
     pub fn new(config: &SdkConfig, http: HttpUpstream<C>) -> Self {
-        let s3 = aws_sdk_s3::config::Builder::from(config).force_path_style(config.endpoint_url().is_some()).build();
-        Self { http, s3: Client::from_conf(s3) }
+        Self { http, s3: clients::s3(config) }
     }
 
     async fn probe_object(&self, uri: &str, decided: &Validators) -> Result<Probe, Fault> {

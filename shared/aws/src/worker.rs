@@ -25,10 +25,13 @@ const BODY_BYTES_MAX: usize = 256 * 1024;
 const WAIT_S_MAX: u64 = 12 * 3600 - 16 * 60;
 /// Shortest wait for another worker: the queue never spins on one message.
 const WAIT_S_MIN: u64 = 1;
+/// Longest wait for another worker. Waits double with every receipt up to this, so that the queue's own limit of
+/// receipts is not used up before the longest lease ends.
+const HELD_WAIT_S_MAX: u64 = 60;
 /// How long a message waits when we cannot say what became of it: a throttled table, a queue out of reach.
 const TELL_AGAIN_S: u64 = 30;
 /// A claim outlives its invocation by this: who is slow to die cannot meet its successor.
-const LEASE_MARGIN_MS: u64 = 10_000;
+const LEASE_MARGIN_MS: i64 = 10_000;
 
 /// The invocation that handles a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,7 +50,7 @@ pub struct Turn {
     /// Names this very attempt (I6).
     pub claimant: String,
     /// How long a claim lasts: longer than this invocation can.
-    pub lease_ms: i64,
+    pub lease_until: Timestamp,
 }
 
 /// The ports that a batch uses, besides those of handling.
@@ -257,8 +260,7 @@ where
     }
 
     async fn attempt(&self, in_hand: &InHand<'_>, begun: &Begun, time: Duration) -> Result<Handled, Fault> {
-        let lease_ms = millis(time).saturating_add(self.settings.margin_ms + LEASE_MARGIN_MS);
-        let turn = Turn { claimant: in_hand.claimant.clone(), lease_ms: i64::try_from(lease_ms).unwrap_or(i64::MAX) };
+        let turn = Turn { claimant: in_hand.claimant.clone(), lease_until: self.invocation.deadline.plus_ms(LEASE_MARGIN_MS) };
         // Made inside, so that a panic while it is made is caught as well.
         let handling = async { (self.handle)(in_hand.message.clone(), turn).await };
         match tokio::time::timeout(time, AssertUnwindSafe(handling).catch_unwind()).await {
@@ -291,7 +293,9 @@ where
             Ok(Handled::Settled(outcome)) => return Ok(End::Settled { outcome, lag_ms: now.since_ms(message.detected_at) }),
             Ok(Handled::WaitUntil(until)) => {
                 self.ports.attempts.postponed(event, claimant).await?;
-                self.wait(record, until.since_ms(now).div_ceil(1_000).max(WAIT_S_MIN)).await;
+                let doubled_s = 1u64.checked_shl(record.receipts.saturating_sub(1)).unwrap_or(u64::MAX);
+                let wait_s = until.since_ms(now).div_ceil(1_000).max(WAIT_S_MIN).saturating_mul(doubled_s);
+                self.wait(record, wait_s.min(HELD_WAIT_S_MAX)).await;
                 return Ok(End::Postponed);
             }
             Err(fault) => fault,

@@ -12,7 +12,7 @@ use tidemark_conformance::samples::{at, candidate, committed_outcome, entity, no
 use tidemark_domain::backoff::Backoff;
 use tidemark_domain::contract::{Detector, WorkMessage};
 use tidemark_domain::{Candidate, EventId, Fault, Outcome, Timestamp};
-use tidemark_pipeline::handle::{Attempt, HandlePorts, Handled, handle};
+use tidemark_pipeline::handle::{Attempt, HandlePorts, Handled, Lease, handle};
 use tidemark_pipeline::ports::{Accepted, Ledger as _, ReplayLog as _, Sources as _};
 use tidemark_pipeline::submit::{InOrder, submit};
 
@@ -140,7 +140,7 @@ impl World {
 
 fn record(message: &WorkMessage) -> Record {
     let id = message.source_uri.rsplit('/').next().unwrap().to_owned();
-    Record { receipt: format!("r-{id}"), id, body: serde_json::to_string(message).unwrap() }
+    Record { receipt: format!("r-{id}"), id, body: serde_json::to_string(message).unwrap(), receipts: 1 }
 }
 
 fn message(record: &Record) -> WorkMessage {
@@ -157,7 +157,7 @@ async fn each_record_ends_as_its_handling_says_and_harms_no_other() {
     let mut records = world.records(&["change", "panics", "fails", "refused", "broken", "recovers"]).await;
     let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
     for (id, body) in [("torn", "{\"torn".to_owned()), ("deep", deep), ("large", "x".repeat(300_000))] {
-        records.push(Record { id: id.into(), receipt: format!("r-{id}"), body });
+        records.push(Record { id: id.into(), receipt: format!("r-{id}"), body, receipts: 1 });
     }
     let (calls, rounds) = (AtomicU32::new(0), AtomicU32::new(1));
     let handle = |message: WorkMessage, _: Turn| {
@@ -222,14 +222,18 @@ async fn a_message_that_kills_its_functions_is_given_up_without_being_handled_ag
 #[tokio::test]
 async fn waiting_for_another_worker_is_not_an_attempt() {
     let world = World::new();
-    let records = world.records(&["held"]).await;
-    for (wait_ms, wait_s) in [(2_001, 3), (0, 1), (-5_000, 1), (100 * 3600 * 1000, 42_240), (1_000, 1)] {
+    let mut records = world.records(&["held"]).await;
+    // Longer and longer, so that fifty receipts outlast any lease.
+    for (wait_ms, receipts, wait_s) in
+        [(2_001, 1, 3), (0, 1, 1), (-5_000, 1, 1), (100 * 3600 * 1000, 1, 60), (1_000, 4, 8), (500, 49, 60), (0, 90, 60)]
+    {
+        records[0].receipts = receipts;
         let done = world.invoke(&records, |_, _| async move { Ok(Handled::WaitUntil(at(100 + wait_ms))) }).await;
         assert_eq!((done.again.as_slice(), done.postponed, done.failed), (["held".to_owned()].as_slice(), 1, 0));
         assert_eq!(world.waits(), [("r-held".into(), wait_s)], "{wait_ms}");
     }
     let done = world.invoke(&records, |_, _| async { Err(Fault::retryable("test.later", "later")) }).await;
-    assert_eq!(done.retries, 1, "five waits used up nothing");
+    assert_eq!(done.retries, 1, "waits used up nothing");
 }
 
 #[tokio::test]
@@ -238,7 +242,7 @@ async fn what_cannot_be_begun_in_time_is_left_to_the_next_invocation_uncounted()
     let records = world.records(&["1", "2", "3", "4", "5", "6"]).await;
     let clock = &world.clock;
     let slow = |_, turn: Turn| async move {
-        assert_eq!(turn.lease_ms, 30_000 + 10_000, "the time that is left, and a margin");
+        assert_eq!(turn.lease_until, at(100 + 30_000 + 10_000), "the end of the invocation, and a margin");
         tokio::task::yield_now().await; // until all that may be in hand are
         clock.set(at(100 + 28_000));
         Ok(Handled::Settled(no_op_outcome()))
@@ -282,7 +286,7 @@ async fn a_dead_letter_comes_first_and_what_it_cannot_reach_stays_in_the_queue()
     let mut world = World::new();
     world.deliveries.unreachable = true;
     let mut records = world.records(&["broken"]).await;
-    records.push(Record { id: "torn".into(), receipt: "r-torn".into(), body: "{".into() });
+    records.push(Record { id: "torn".into(), receipt: "r-torn".into(), body: "{".into(), receipts: 1 });
     let done = world.invoke(&records, |_, _| async { Err(Fault::permanent("test.broken", "broken")) }).await;
     assert_eq!((done.again.as_slice(), done.dead_lettered), (["broken".to_owned(), "torn".to_owned()].as_slice(), 0));
     assert_eq!(world.outcome(&records[0]).await, None, "nobody is told that it is dead before it is kept");
@@ -327,12 +331,17 @@ async fn copies_of_a_message_make_one_change_and_are_never_given_up() {
     let handled = |message: WorkMessage, turn: Turn| {
         let ports = &ports;
         async move {
-            let attempt =
-                Attempt { claimant: turn.claimant, lease_ms: turn.lease_ms, software_version: "t".into(), policy_set: "none".into() };
+            let attempt = Attempt {
+                claimant: turn.claimant,
+                lease: Lease::Until(turn.lease_until),
+                software_version: "t".into(),
+                policy_set: "none".into(),
+            };
             handle(ports, &message, &attempt).await
         }
     };
-    let copies: Vec<Record> = (0..4).map(|n| Record { id: n.to_string(), receipt: n.to_string(), body: first[0].body.clone() }).collect();
+    let copies: Vec<Record> =
+        (0..4).map(|n| Record { id: n.to_string(), receipt: n.to_string(), body: first[0].body.clone(), receipts: 1 }).collect();
     for _ in 0..3 {
         let done = world.invoke(&copies, handled).await;
         assert_eq!((done.dead_lettered, done.again.len()), (0, 0), "{done:?}");

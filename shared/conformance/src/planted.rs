@@ -164,7 +164,8 @@ impl Flow for PlantedFlow {
             policy_set: attempt.policy_set.clone(),
             evaluated_at: now,
         };
-        let request = ClaimRequest { step: step.clone(), claimant: attempt.claimant.clone(), frozen, now, lease_ms: attempt.lease_ms };
+        let request =
+            ClaimRequest { step: step.clone(), claimant: attempt.claimant.clone(), frozen, now, lease_ms: attempt.lease.left_ms(now) };
         let (token, frozen) = match ports.ledger.claim(&request).await? {
             Claim::Granted { token, frozen } => (token, frozen),
             Claim::Held { until } => return Ok(Handled::WaitUntil(until)),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use tidemark_domain::contract::WorkMessage;
 use tidemark_domain::{Candidate, EntityKey, Fault, Identity, Source, Timestamp, UpstreamOrder};
-use tidemark_pipeline::handle::{Attempt, HandlePorts, Handled};
+use tidemark_pipeline::handle::{Attempt, HandlePorts, Handled, Lease};
 use tidemark_pipeline::ports::{Clock as _, Ledger as _, Sources as _};
 
 use crate::backend::Backend;
@@ -263,7 +263,7 @@ impl<'a, B: Backend, F: Flow> Teller<'a, B, F> {
         self.attempts += 1;
         let attempt = Attempt {
             claimant: format!("attempt {}", self.attempts),
-            lease_ms: 0,
+            lease: Lease::Ms(0),
             software_version: software_version.into(),
             policy_set: "none".into(),
         };

@@ -8,7 +8,7 @@ use tidemark_conformance::samples::{at, candidate, content, entity, etag, source
 use tidemark_conformance::simulation::{at_once, stop_two_anywhere};
 use tidemark_domain::{HeadView, HintKey, Identity, Outcome, Source};
 use tidemark_pipeline::detect::poll::{PollPorts, look};
-use tidemark_pipeline::handle::{Attempt, HandlePorts, Handled, handle};
+use tidemark_pipeline::handle::{Attempt, HandlePorts, Handled, Lease, handle};
 use tidemark_pipeline::ports::{Ledger as _, Sources as _};
 use tidemark_pipeline::submit::InOrder;
 
@@ -23,8 +23,12 @@ fn handled(model: &Model, upstream: &ModelUpstream, ms: i64) -> Outcome {
         sources: &model.sources,
         clock: &clock,
     };
-    let attempt =
-        Attempt { claimant: format!("attempt {ms}"), lease_ms: 10_000, software_version: "0.1.0".into(), policy_set: "none".into() };
+    let attempt = Attempt {
+        claimant: format!("attempt {ms}"),
+        lease: Lease::Ms(10_000),
+        software_version: "0.1.0".into(),
+        policy_set: "none".into(),
+    };
     let message = candidate(&entity("e"), at(ms), None).message();
     match at_once(handle(&ports, &message, &attempt)).unwrap() {
         Handled::Settled(outcome) => outcome,

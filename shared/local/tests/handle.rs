@@ -4,7 +4,7 @@ use tidemark_conformance::model::{ModelClock, ModelUpstream};
 use tidemark_conformance::samples::{at, candidate, entity_of, etag, source, url};
 use tidemark_domain::Outcome;
 use tidemark_local::{LocalStore, StoreSettings};
-use tidemark_pipeline::handle::{Attempt, HandlePorts, Handled, handle};
+use tidemark_pipeline::handle::{Attempt, HandlePorts, Handled, Lease, handle};
 use tidemark_pipeline::ports::{Ledger, Sources};
 
 #[tokio::test]
@@ -22,7 +22,7 @@ async fn a_worker_that_starts_again_does_not_wait_for_its_own_claim() {
         std::thread::spawn(run).join().unwrap();
     });
     let ports = HandlePorts { ledger: &store, artifacts: &store, upstream: &upstream, replay: &store, sources: &store, clock: &clock };
-    let attempt = Attempt { claimant: "w/1".into(), lease_ms: 300_000, software_version: "test".into(), policy_set: "none".into() };
+    let attempt = Attempt { claimant: "w/1".into(), lease: Lease::Ms(300_000), software_version: "test".into(), policy_set: "none".into() };
     let handled = handle(&ports, &candidate(&key, at(0), None).message(), &attempt).await.unwrap();
     assert!(matches!(handled, Handled::Settled(Outcome::Committed { revision: 1, .. })), "{handled:?}");
     assert_eq!(upstream.requests(), 2);

@@ -11,7 +11,7 @@ use crate::ports::{ChangeName, HintRecord, Ledger, Logged, ReplayLog, Sources, U
 /// Most sightings that one explanation lists.
 pub const SIGHTINGS_MAX: usize = 200;
 /// Fewest characters of a run id that name it.
-const RUN_PREFIX_CHARS_MIN: usize = 6;
+pub const RUN_PREFIX_CHARS_MIN: usize = 6;
 
 /// All that is known about what a person asked for.
 #[derive(Clone, Debug, Serialize)]

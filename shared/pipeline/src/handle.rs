@@ -39,11 +39,30 @@ pub struct Attempt {
     /// Names this very attempt at this very message: never used twice (I6).
     pub claimant: String,
     /// How long a claim lasts: longer than this attempt can.
-    pub lease_ms: i64,
+    pub lease: Lease,
     /// The version of this program.
     pub software_version: String,
     /// The policy set in force.
     pub policy_set: String,
+}
+
+/// How long a claim lasts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lease {
+    /// So many milliseconds from the claim on: nobody can say when the attempt ends.
+    Ms(i64),
+    /// Until then: the attempt is cut off before.
+    Until(Timestamp),
+}
+
+impl Lease {
+    /// What is left of it.
+    pub fn left_ms(self, now: Timestamp) -> i64 {
+        match self {
+            Self::Ms(ms) => ms,
+            Self::Until(end) => i64::try_from(end.since_ms(now)).unwrap_or(i64::MAX),
+        }
+    }
 }
 
 /// What became of a message.
@@ -157,7 +176,8 @@ where
         policy_set: attempt.policy_set.clone(),
         evaluated_at: ports.clock.now(),
     };
-    let request = ClaimRequest { step: step.clone(), claimant: label, frozen, now: ports.clock.now(), lease_ms: attempt.lease_ms };
+    let now = ports.clock.now();
+    let request = ClaimRequest { step: step.clone(), claimant: label, frozen, now, lease_ms: attempt.lease.left_ms(now) };
     let (token, frozen) = match ports.ledger.claim(&request).await? {
         Claim::Granted { token, frozen } => (token, frozen),
         Claim::Decided(_) | Claim::HeadMoved => {

@@ -248,7 +248,7 @@ pub enum ChangeName {
     Index(u64),
     /// Its run.
     Run(RunId),
-    /// The beginning of its run id.
+    /// The beginning of its run id, `RUN_PREFIX_CHARS_MIN` characters at least.
     RunPrefix(String),
     /// The sighting that led to it.
     Event(EventId),

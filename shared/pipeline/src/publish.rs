@@ -12,9 +12,14 @@ const RACES_MAX: u32 = 16;
 
 /// Places all changes that are committed but not published. Returns how many this call placed.
 pub async fn publish(ledger: &impl Ledger) -> Result<u64, Fault> {
+    publish_until(ledger, || false).await
+}
+
+/// The same, but begins no batch once there is `enough`.
+pub async fn publish_until(ledger: &impl Ledger, enough: impl Fn() -> bool) -> Result<u64, Fault> {
     let mut placed = 0;
     let mut races = 0;
-    while races < RACES_MAX {
+    while races < RACES_MAX && !enough() {
         let after = ledger.feed_end().await?;
         let runs = ledger.unpublished(BATCH_MAX).await?;
         if runs.is_empty() {

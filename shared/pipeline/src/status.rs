@@ -1,12 +1,16 @@
 //! How every source stands. Errors are a state: a source with an undecided or dead candidate, or one
 //! that cannot be seen, is never called fresh (I11).
 
+use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use serde::Serialize;
 use tidemark_domain::contract::Checkpoint;
 use tidemark_domain::poll::PollState;
 use tidemark_domain::{Fault, Source, SourceId, Timestamp};
 
 use crate::ports::{Ledger, ReplayLog, Sources, Tally, Undecided};
+
+/// Sources that are asked about at the same time.
+const AT_ONCE: usize = 32;
 
 /// How a source stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -51,11 +55,9 @@ pub struct SourceStatus {
 
 /// How every source stands.
 pub async fn status(sources: &impl Sources, ledger: &impl Ledger, replay: &impl ReplayLog) -> Result<Vec<SourceStatus>, Fault> {
-    let mut all = Vec::new();
-    for source in sources.list().await? {
-        all.push(source_status(sources, ledger, replay, &source).await?);
-    }
-    Ok(all)
+    let all = sources.list().await?;
+    let asked: Vec<_> = all.iter().map(|source| source_status(sources, ledger, replay, source)).collect();
+    stream::iter(asked).buffered(AT_ONCE).try_collect().await
 }
 
 async fn source_status(

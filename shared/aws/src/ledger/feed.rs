@@ -1,25 +1,36 @@
 //! The feed: every committed change gets one index, once, without gaps, an entity's revisions in order (I13).
 //! Commits only mark their run as unpublished; one transaction places a batch. A place names a run, and the
 //! change itself is kept once, in the run.
+//!
+//! DynamoDB shows the writes of a transaction one by one to those who do not read in a transaction. So a batch is
+//! placed only when all of the one before can be seen, and who reads looks closely at the last places: a gap
+//! there is waited for, never shown.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use aws_sdk_dynamodb::types::{Put, TransactWriteItem, Update};
+use tidemark_domain::backoff::Backoff;
 use tidemark_domain::contract::ChangeRecord;
 use tidemark_domain::{EntityKey, Fault, RunId};
+use tidemark_pipeline::explain::RUN_PREFIX_CHARS_MIN;
 use tidemark_pipeline::ports::{ChangeName, FeedQuery, Placed};
+use tidemark_pipeline::publish::BATCH_MAX;
 
 use super::commits::{UNPUBLISHED, unbuilt};
-use super::items::{entity_pk, key, partition_end, place_pk, place_sk, revision_sk, run_key, run_pk, source_pk};
-use crate::failure::{damaged, fault};
+use super::items::{entity_pk, key, partition_end, partition_start, place_pk, place_sk, revision_sk, run_key, run_pk, source_pk};
+use crate::failure::damaged;
 use crate::item::{Item, Read, n, s};
 use crate::stack::AwsStore;
 use crate::transaction::Transacted;
 
 /// Entries of the index of unpublished runs that are read at a time.
-const OPEN_PAGE: usize = 200;
-/// Pages of the table that a search for a short beginning of a run id reads.
-const SCAN_PAGES_MAX: usize = 100;
+const OPEN_PAGE: usize = 100;
+/// Runs with the same beginning that are looked at: claimed ones that never became a change are among them.
+const FITTING_MAX: usize = 100;
+
+/// How long a transaction that can be seen in part is waited for.
+const SEEN: Backoff = Backoff { first_ms: 20, max_ms: 400, attempts_max: 8 };
 
 /// Committed changes without an index, so ordered that they may be placed.
 pub(super) async fn unpublished(store: &AwsStore, limit: usize) -> Result<Vec<RunId>, Fault> {
@@ -50,13 +61,15 @@ async fn placeable(store: &AwsStore, waiting: &[Unplaced]) -> Result<Vec<RunId>,
     for change in waiting {
         by_entity.entry(&change.entity_pk).or_default().insert(change.revision, change);
     }
+    let before = by_entity.iter().filter_map(|(entity, revisions)| Some(((*entity).to_owned(), revisions.keys().next()?.checked_sub(1)?)));
+    let placed = placed(store, before.collect()).await?;
     let mut ready = BTreeSet::new();
-    for revisions in by_entity.values() {
+    for (entity, revisions) in &by_entity {
         let mut expected = None;
         for (revision, change) in revisions {
             let follows = match expected {
                 Some(expected) => *revision == expected,
-                None => *revision == 1 || is_placed(store, &change.entity_pk, revision - 1).await?,
+                None => placed.contains(&((*entity).to_owned(), revision - 1)),
             };
             if !follows {
                 break;
@@ -92,12 +105,26 @@ impl Unplaced {
     }
 }
 
-/// Does this revision have its place? Once it has, it has it for ever.
-async fn is_placed(store: &AwsStore, entity_pk: &str, revision: u64) -> Result<bool, Fault> {
-    let Some(pointer) = store.ledger_item(key(entity_pk, revision_sk(revision))).await? else { return Ok(false) };
-    let run = pointer.text("run_id").unwrap_or_default();
-    let item = store.ledger_item(key(run_pk(run), run)).await?.unwrap_or_default();
-    Ok(item.number::<u64>("idx")?.is_some())
+/// A revision of an entity, which is named by its partition.
+type Revision = (String, u64);
+
+/// Which of these revisions have their place? Once they have, they have it for ever; what is before the first needs
+/// none.
+async fn placed(store: &AwsStore, revisions: BTreeSet<Revision>) -> Result<BTreeSet<Revision>, Fault> {
+    let (none, some): (BTreeSet<_>, BTreeSet<_>) = revisions.into_iter().partition(|(_, revision)| *revision == 0);
+    let pointer = |(entity_pk, revision): &Revision| key(entity_pk.as_str(), revision_sk(*revision));
+    let pointers = store.ledger_items(some.iter().map(pointer).collect()).await?;
+    let run_of = |revision: &Revision| pointers.iter().find(|item| is_at(item, &pointer(revision)))?.text("run_id").map(str::to_owned);
+    let runs: Vec<String> = some.iter().filter_map(run_of).collect();
+    let placed: BTreeSet<String> =
+        store.runs(&runs).await?.iter().filter(|run| run.contains_key("idx")).filter_map(|run| run.text("sk").map(str::to_owned)).collect();
+    let has_place = |revision: &Revision| run_of(revision).is_some_and(|run| placed.contains(&run));
+    Ok(none.into_iter().chain(some.into_iter().filter(has_place)).collect())
+}
+
+/// Is this the item with this key?
+fn is_at(item: &Item, key: &Item) -> bool {
+    item.text("pk") == key.text("pk") && item.text("sk") == key.text("sk")
 }
 
 /// Gives these changes the next indexes, in this order, or writes nothing.
@@ -115,14 +142,15 @@ pub(super) async fn place(store: &AwsStore, after: u64, runs: &[RunId]) -> Resul
         return Ok(Placed::Raced);
     }
     let changes = items.iter().map(Unplaced::of).collect::<Result<Vec<_>, Fault>>()?;
-    let mut batch = BTreeSet::new();
+    let mut done = placed(store, changes.iter().map(|change| (change.entity_pk.clone(), change.revision - 1)).collect()).await?;
     for change in &changes {
-        let follows = change.revision == 1
-            || batch.contains(&(change.entity_pk.as_str(), change.revision - 1))
-            || is_placed(store, &change.entity_pk, change.revision - 1).await?;
-        if !follows || !batch.insert((change.entity_pk.as_str(), change.revision)) {
+        let follows = done.contains(&(change.entity_pk.clone(), change.revision - 1));
+        if !follows || !done.insert((change.entity_pk.clone(), change.revision)) {
             return Ok(Placed::Raced);
         }
+    }
+    if !all_seen(store, after).await? {
+        return Ok(Placed::Raced);
     }
     let mut writes = vec![advance(store, after, runs.len() as u64)?];
     for (index, change) in (after + 1..).zip(&changes) {
@@ -136,6 +164,28 @@ pub(super) async fn place(store: &AwsStore, after: u64, runs: &[RunId]) -> Resul
             Ok(if as_told(&items, after, runs)? { Placed::Done } else { Placed::Raced })
         }
     }
+}
+
+/// Can everything that was placed up to `end` be seen, by index and by source? Only the last batch can be in doubt:
+/// it was placed only when all before it could.
+async fn all_seen(store: &AwsStore, end: u64) -> Result<bool, Fault> {
+    let first = surely_seen(end) + 1;
+    let Some(last) = contiguous(places(store, first, end).await?, first, end) else { return Ok(false) };
+    let by_source = |place: &Item| Some(key(source_pk(place.text("source")?), place.text("sk")?));
+    let wanted: Vec<Item> = last.iter().filter_map(by_source).collect();
+    Ok(store.ledger_items(wanted.clone()).await?.len() == wanted.len())
+}
+
+/// Up to here every place can be seen by everybody, if the feed ends at `end`.
+fn surely_seen(end: u64) -> u64 {
+    end.saturating_sub(BATCH_MAX as u64)
+}
+
+/// The places from `first` to `last`, if none is missing.
+fn contiguous(places: Vec<Item>, first: u64, last: u64) -> Option<Vec<Item>> {
+    let whole =
+        places.iter().map(|place| place.text("sk")).eq((first..=last).map(place_sk).collect::<Vec<_>>().iter().map(|sk| Some(sk.as_str())));
+    whole.then_some(places)
 }
 
 /// Do these runs have exactly the places that this call would give them?
@@ -178,6 +228,7 @@ fn place_one(store: &AwsStore, index: u64, change: &Unplaced) -> Result<[Transac
     let pointer = |pk: String| {
         let mut item = key(pk, place_sk(index));
         item.insert("run_id".to_owned(), s(change.run.to_string()));
+        item.insert("source".to_owned(), s(change.source.as_str()));
         let put = Put::builder().table_name(table).set_item(Some(item)).condition_expression("attribute_not_exists(pk)");
         put.build().map(|put| TransactWriteItem::builder().put(put).build())
     };
@@ -192,8 +243,7 @@ pub(super) async fn end(store: &AwsStore) -> Result<u64, Fault> {
     Ok(item.number("idx")?.unwrap_or(0))
 }
 
-/// Published changes. One transaction writes places without a gap, and reads are consistent, so a page never has
-/// one.
+/// Published changes. Nothing that has its place is left out.
 pub(super) async fn changes(store: &AwsStore, query: &FeedQuery) -> Result<Vec<ChangeRecord>, Fault> {
     let end = end(store).await?;
     let (first, last) = match (query.from, query.newest_first) {
@@ -201,51 +251,88 @@ pub(super) async fn changes(store: &AwsStore, query: &FeedQuery) -> Result<Vec<C
         (Some(from), false) => (from.saturating_add(1), end),
         (None, _) => (1, end),
     };
-    if first > last || query.limit == 0 {
-        return Ok(Vec::new());
+    let sure = surely_seen(end);
+    let mut found = Vec::new();
+    if query.newest_first {
+        found = last_places(store, query, first.max(sure + 1), last).await?;
+        found.reverse();
     }
-    let pointers = match &query.source {
-        Some(source) => {
-            store.ledger_range(source_pk(source.as_str()), &place_sk(first), &place_sk(last), query.newest_first, query.limit).await?
-        }
-        None => places(store, first, last, query).await?,
-    };
-    told(store, &pointers).await
+    if found.len() < query.limit && first <= last.min(sure) {
+        found.extend(sure_places(store, query, first, last.min(sure), query.limit - found.len()).await?);
+    }
+    if !query.newest_first && found.len() < query.limit {
+        found.extend(last_places(store, query, first.max(sure + 1), last).await?);
+    }
+    found.truncate(query.limit);
+    told(store, &found).await
 }
 
-/// Places from `first` to `last`, partition by partition.
-async fn places(store: &AwsStore, first: u64, last: u64, query: &FeedQuery) -> Result<Vec<Item>, Fault> {
-    let mut found: Vec<Item> = Vec::new();
+/// Places that everybody can see, in the direction of the query.
+async fn sure_places(store: &AwsStore, query: &FeedQuery, first: u64, last: u64, limit: usize) -> Result<Vec<Item>, Fault> {
+    if let Some(source) = &query.source {
+        return store.ledger_range(source_pk(source.as_str()), &place_sk(first), &place_sk(last), query.newest_first, limit).await;
+    }
     let (mut first, mut last) = (first, last);
-    while first <= last && found.len() < query.limit {
-        let (from, to) = if query.newest_first {
-            let start = last - last % (partition_end(0) + 1);
-            (start.max(first), last)
-        } else {
-            (first, partition_end(first).min(last))
+    let mut found: Vec<Item> = Vec::new();
+    while first <= last && found.len() < limit {
+        let (from, to) = match query.newest_first {
+            true => (partition_start(last).max(first), last),
+            false => (first, partition_end(first).min(last)),
         };
-        let room = query.limit - found.len();
+        let room = limit - found.len();
         found.extend(store.ledger_range(place_pk(from), &place_sk(from), &place_sk(to), query.newest_first, room).await?);
-        if query.newest_first {
-            if from == 0 || from == first {
-                break;
-            }
-            last = from - 1;
-        } else {
-            first = to + 1;
+        match query.newest_first {
+            true => last = from - 1,
+            false => first = to + 1,
         }
     }
     Ok(found)
 }
 
-/// The changes that pointers lead to.
+/// The places of the last batch, oldest first. One that cannot be seen yet is waited for.
+async fn last_places(store: &AwsStore, query: &FeedQuery, first: u64, last: u64) -> Result<Vec<Item>, Fault> {
+    for attempt in 1..=SEEN.attempts_max {
+        if let Some(mut found) = contiguous(places(store, first, last).await?, first, last) {
+            if let Some(source) = &query.source {
+                found.retain(|place| place.text("source") == Some(source.as_str()));
+            }
+            return Ok(found);
+        }
+        tokio::time::sleep(Duration::from_millis(SEEN.wait_ms(attempt, "places"))).await;
+    }
+    Err(Fault::retryable("ledger.unseen", "the last changes of the feed cannot be seen yet"))
+}
+
+/// The places from `first` to `last`, at most a batch, oldest first.
+async fn places(store: &AwsStore, first: u64, last: u64) -> Result<Vec<Item>, Fault> {
+    let mut found = Vec::new();
+    let mut from = first;
+    while from <= last {
+        let to = partition_end(from).min(last);
+        found.extend(store.ledger_range(place_pk(from), &place_sk(from), &place_sk(to), false, BATCH_MAX).await?);
+        from = to + 1;
+    }
+    Ok(found)
+}
+
+/// The changes that pointers lead to. A pointer can be seen a moment before the change that was committed with it.
 async fn told(store: &AwsStore, pointers: &[Item]) -> Result<Vec<ChangeRecord>, Fault> {
     let runs: Vec<String> = pointers.iter().filter_map(|pointer| pointer.text("run_id").map(str::to_owned)).collect();
-    let items = store.runs(&runs).await?;
-    if items.len() != pointers.len() {
-        return Err(damaged("a place leads to no change"));
+    for attempt in 1..=SEEN.attempts_max {
+        let items = store.runs(&runs).await?;
+        if items.len() == pointers.len() && items.iter().all(|item| item.contains_key("record")) {
+            return pointers.iter().zip(&items).map(|(pointer, item)| told_one(pointer, item)).collect();
+        }
+        tokio::time::sleep(Duration::from_millis(SEEN.wait_ms(attempt, "changes"))).await;
     }
-    items.iter().map(change).collect()
+    Err(damaged("a place leads to no change"))
+}
+
+/// The change behind a pointer. Its place in the feed is known from the pointer, where it is one of the feed's.
+fn told_one(pointer: &Item, item: &Item) -> Result<ChangeRecord, Fault> {
+    let change = change(item)?;
+    let index = pointer.text("sk").and_then(|sk| sk.parse().ok());
+    Ok(ChangeRecord { index: index.or(change.index), ..change })
 }
 
 fn change(item: &Item) -> Result<ChangeRecord, Fault> {
@@ -261,7 +348,12 @@ pub(super) async fn find(store: &AwsStore, name: &ChangeName) -> Result<Vec<Chan
             return told(store, &place.into_iter().collect::<Vec<_>>()).await;
         }
         ChangeName::Run(run) => store.runs(&[run.to_string()]).await?,
-        ChangeName::RunPrefix(prefix) => begun_with(store, &prefix.to_ascii_lowercase()).await?,
+        // Its beginning names a partition; less than that names nothing.
+        ChangeName::RunPrefix(prefix) if prefix.len() >= RUN_PREFIX_CHARS_MIN => {
+            let prefix = prefix.to_ascii_lowercase();
+            store.ledger_range(run_pk(&prefix), &prefix, &format!("{prefix}g"), false, FITTING_MAX).await?
+        }
+        ChangeName::RunPrefix(_) => Vec::new(),
         ChangeName::Event(event) => {
             let values = [(":event", s(event.as_str()))];
             let (entries, _) = store.ledger_index("events", "change_event_id = :event", &[], &values, None, 2).await?;
@@ -270,41 +362,6 @@ pub(super) async fn find(store: &AwsStore, name: &ChangeName) -> Result<Vec<Chan
         }
     };
     items.iter().filter(|item| item.contains_key("record")).take(2).map(change).collect()
-}
-
-/// Runs whose id begins so. Six characters name a partition; fewer make a search.
-async fn begun_with(store: &AwsStore, prefix: &str) -> Result<Vec<Item>, Fault> {
-    if prefix.len() >= 6 {
-        return store.ledger_range(run_pk(prefix), prefix, &format!("{prefix}g"), false, usize::MAX).await;
-    }
-    let (mut found, mut start) = (Vec::new(), None);
-    for _ in 0..SCAN_PAGES_MAX {
-        let page = store
-            .inner
-            .dynamo
-            .scan()
-            .table_name(&store.inner.names.ledger_table)
-            .filter_expression("begins_with(pk, :runs) AND begins_with(sk, :prefix) AND attribute_exists(#record)")
-            .expression_attribute_names("#record", "record")
-            .expression_attribute_values(":runs", s("R#"))
-            .expression_attribute_values(":prefix", s(prefix))
-            .consistent_read(true)
-            .set_exclusive_start_key(start);
-        // An empty text begins everything, and DynamoDB has no word for that.
-        let page = match prefix {
-            "" => page
-                .set_expression_attribute_values(Some(Item::from([(":runs".to_owned(), s("R#"))])))
-                .filter_expression("begins_with(pk, :runs) AND attribute_exists(#record)"),
-            _ => page,
-        };
-        let page = page.send().await.map_err(|error| fault("Scan", &error))?;
-        found.extend(page.items.unwrap_or_default());
-        start = page.last_evaluated_key;
-        if start.is_none() || found.len() >= 2 {
-            break;
-        }
-    }
-    Ok(found)
 }
 
 /// All changes of an entity, oldest first.

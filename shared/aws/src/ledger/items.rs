@@ -1,16 +1,18 @@
 //! Where things are in the ledger table, and how they are read.
 
+use std::collections::HashMap;
+use std::time::Duration;
+
 use aws_sdk_dynamodb::types::{AttributeValue, KeysAndAttributes};
 use tidemark_domain::{EntityKey, Fault, RunId};
 
 use crate::failure::fault;
 use crate::item::{Item, Read, key_text, s};
+use crate::sightings::UNREAD;
 use crate::stack::AwsStore;
 
 /// Items of one BatchGetItem.
 const GET_MAX: usize = 100;
-/// How often what a batch left out is asked for again.
-const GET_AGAIN_MAX: usize = 20;
 /// Places of the feed that share a partition.
 const PLACES: u64 = 1000;
 /// The sort key of a head.
@@ -41,9 +43,14 @@ pub(super) fn place_sk(index: u64) -> String {
     format!("{index:020}")
 }
 
+/// The first place that shares a partition with `index`.
+pub(super) fn partition_start(index: u64) -> u64 {
+    (index / PLACES) * PLACES
+}
+
 /// The last place that shares a partition with `index`.
 pub(super) fn partition_end(index: u64) -> u64 {
-    (index / PLACES) * PLACES + (PLACES - 1)
+    partition_start(index) + (PLACES - 1)
 }
 
 /// The partition of a source's places in the feed.
@@ -71,36 +78,37 @@ impl AwsStore {
 
     /// Runs of the ledger as they are now, in the order of `runs`; those that are not there are left out.
     pub(super) async fn runs(&self, runs: &[String]) -> Result<Vec<Item>, Fault> {
-        let mut found = Vec::with_capacity(runs.len());
-        for chunk in runs.chunks(GET_MAX) {
-            let mut items = self.run_chunk(chunk).await?;
-            for run in chunk {
-                if let Some(place) = items.iter().position(|item| item.text("sk") == Some(run)) {
-                    found.push(items.swap_remove(place));
-                }
-            }
-        }
-        Ok(found)
+        let items = self.ledger_items(runs.iter().map(|run| key(run_pk(run), run.as_str())).collect()).await?;
+        let by_run: HashMap<&str, &Item> = items.iter().filter_map(|item| Some((item.text("sk")?, item))).collect();
+        Ok(runs.iter().filter_map(|run| by_run.get(run.as_str()).map(|item| (*item).clone())).collect())
     }
 
-    async fn run_chunk(&self, runs: &[String]) -> Result<Vec<Item>, Fault> {
-        let table = &self.inner.names.ledger_table;
-        let mut keys: Vec<Item> = runs.iter().map(|run| key(run_pk(run), run.as_str())).collect();
-        keys.sort_by(|a, b| a.text("sk").cmp(&b.text("sk")));
+    /// Items of the ledger as they are now, in no order; those that are not there are left out.
+    pub(super) async fn ledger_items(&self, mut keys: Vec<Item>) -> Result<Vec<Item>, Fault> {
+        keys.sort_by(|a, b| (a.text("pk"), a.text("sk")).cmp(&(b.text("pk"), b.text("sk"))));
         keys.dedup();
         let mut items = Vec::with_capacity(keys.len());
-        for _ in 0..GET_AGAIN_MAX {
-            if keys.is_empty() {
-                return Ok(items);
-            }
+        for chunk in keys.chunks(GET_MAX) {
+            self.get_chunk(chunk.to_vec(), &mut items).await?;
+        }
+        Ok(items)
+    }
+
+    async fn get_chunk(&self, mut keys: Vec<Item>, items: &mut Vec<Item>) -> Result<(), Fault> {
+        let table = &self.inner.names.ledger_table;
+        for attempt in 1..=UNREAD.attempts_max {
             let wanted = KeysAndAttributes::builder().set_keys(Some(keys)).consistent_read(true).build();
             let wanted = wanted.map_err(|error| Fault::permanent("aws.request", format!("a request could not be made: {error}")))?;
             let got = self.inner.dynamo.batch_get_item().request_items(table, wanted).send().await;
             let got = got.map_err(|error| fault("BatchGetItem", &error))?;
             items.extend(got.responses.and_then(|mut tables| tables.remove(table)).unwrap_or_default());
             keys = got.unprocessed_keys.and_then(|mut tables| tables.remove(table)).map(|rest| rest.keys).unwrap_or_default();
+            if keys.is_empty() {
+                return Ok(());
+            }
+            tokio::time::sleep(Duration::from_millis(UNREAD.wait_ms(attempt, table))).await;
         }
-        Err(Fault::retryable("aws.contended", "DynamoDB did not read all that was asked for"))
+        Err(Fault::retryable("aws.busy", "DynamoDB goes on leaving items out of a batch"))
     }
 
     /// Items of one partition between two sort keys, both included, as they are now.

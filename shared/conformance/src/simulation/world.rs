@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tidemark_domain::contract::WorkMessage;
 use tidemark_domain::{Candidate, Fault, Identity, Source, UpstreamOrder};
 use tidemark_pipeline::detect::poll::{PollPorts, look};
-use tidemark_pipeline::handle::{Attempt, HandlePorts, Handled};
+use tidemark_pipeline::handle::{Attempt, HandlePorts, Handled, Lease};
 use tidemark_pipeline::ports::{Clock as _, Ledger};
 use tidemark_pipeline::submit::InOrder;
 
@@ -314,6 +314,6 @@ pub(super) async fn handled<L: Ledger>(flow: &impl Flow, ports: &Ports<L>, messa
         sources: &ports.sources,
         clock: &ports.clock,
     };
-    let attempt = Attempt { claimant, lease_ms: LEASE_MS, software_version: "0.1.0".into(), policy_set: "none".into() };
+    let attempt = Attempt { claimant, lease: Lease::Ms(LEASE_MS), software_version: "0.1.0".into(), policy_set: "none".into() };
     Done::Handled(flow.handle(&handle, &message, &attempt).await)
 }

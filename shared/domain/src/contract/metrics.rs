@@ -84,6 +84,9 @@ pub struct MetricsLine {
     /// The version of this line.
     #[schemars(extend("const" = METRICS_VERSION))]
     pub tidemark_metrics: Cow<'static, str>,
+    /// Which stack.
+    #[serde(rename = "Stack")]
+    pub stack: String,
     /// Which function.
     #[serde(rename = "Function")]
     pub function: String,
@@ -110,7 +113,7 @@ pub struct MetricsMetadata {
 pub struct MetricsDirective {
     /// Always `Tidemark`.
     pub namespace: Cow<'static, str>,
-    /// Always by function.
+    /// Always by stack and function.
     pub dimensions: Vec<Vec<Cow<'static, str>>>,
     /// The metrics that are there.
     pub metrics: Vec<MetricDefinition>,
@@ -128,13 +131,15 @@ pub struct MetricDefinition {
 
 impl Metrics {
     /// The line of one invocation.
-    pub fn line(self, function: &str, request_id: &str, now: Timestamp) -> MetricsLine {
+    pub fn line(self, stack: &str, function: &str, request_id: &str, now: Timestamp) -> MetricsLine {
         let present: BTreeMap<String, serde_json::Value> = serde_json::to_value(&self).and_then(serde_json::from_value).unwrap_or_default();
         let metrics = present.into_keys().map(|name| MetricDefinition { unit: unit(&name).into(), name }).collect();
-        let directive = MetricsDirective { namespace: METRICS_NAMESPACE.into(), dimensions: vec![vec!["Function".into()]], metrics };
+        let dimensions = vec![vec!["Stack".into(), "Function".into()]];
+        let directive = MetricsDirective { namespace: METRICS_NAMESPACE.into(), dimensions, metrics };
         MetricsLine {
             aws: MetricsMetadata { timestamp: now.as_millis(), cloud_watch_metrics: vec![directive] },
             tidemark_metrics: METRICS_VERSION.into(),
+            stack: stack.to_owned(),
             function: function.to_owned(),
             request_id: request_id.to_owned(),
             metrics: self,
@@ -158,11 +163,13 @@ mod tests {
     #[test]
     fn a_line_declares_exactly_the_metrics_that_it_has() {
         let metrics = Metrics { changes: Some(2), freshness_lag_ms: Some(1500), validity: Some(1.0), ..Metrics::default() };
-        let line = serde_json::to_value(metrics.line("handler", "r-1", Timestamp::from_millis(7))).unwrap();
+        let line = serde_json::to_value(metrics.line("tide", "handler", "r-1", Timestamp::from_millis(7))).unwrap();
         let declared = &line["_aws"]["CloudWatchMetrics"][0]["Metrics"];
         let names: Vec<&str> = declared.as_array().unwrap().iter().map(|metric| metric["Name"].as_str().unwrap()).collect();
         assert_eq!(names, ["Changes", "FreshnessLagMs", "Validity"]);
         assert_eq!(declared[1]["Unit"], "Milliseconds");
         assert_eq!((&line["Changes"], &line["Function"], &line["_aws"]["Timestamp"]), (&2.into(), &"handler".into(), &7.into()));
+        let dimensions = line["_aws"]["CloudWatchMetrics"][0]["Dimensions"][0].as_array().unwrap();
+        assert!(dimensions.iter().all(|name| line[name.as_str().unwrap()].is_string()), "CloudWatch reads them from the line");
     }
 }

@@ -4,7 +4,7 @@
 use tidemark_domain::contract::Detector;
 use tidemark_domain::{Candidate, EntityKey, Fault, HintKey, Source, Timestamp, UpstreamOrder, s3_uri};
 
-use crate::ports::{Accepted, Intake, Sources};
+use crate::ports::{Accepted, Intake};
 use crate::submit::submit;
 
 /// One notification about one object, in the words of no vendor.
@@ -33,9 +33,9 @@ pub enum Notified {
     NobodyWatches,
 }
 
-/// Submits a notification for every source that covers its object.
+/// Submits a notification for every one of `sources` that covers its object.
 pub async fn notified(
-    sources: &impl Sources,
+    sources: &[Source],
     intake: &impl Intake,
     event: &ObjectEvent,
     arrival: &str,
@@ -43,9 +43,9 @@ pub async fn notified(
 ) -> Result<Notified, Fault> {
     let uri = s3_uri(&event.bucket, &event.key);
     let mut accepted = Vec::new();
-    for source in sources.list().await? {
+    for source in sources {
         if let Ok((key, uri)) = source.entity_at(&uri) {
-            accepted.push(submit(intake, &candidate(&source, key, uri, event, arrival, now), now).await?);
+            accepted.push(submit(intake, &candidate(source, key, uri, event, arrival, now), now).await?);
         }
     }
     Ok(if accepted.is_empty() { Notified::NobodyWatches } else { Notified::Submitted(accepted) })
