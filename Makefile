@@ -7,7 +7,9 @@ CARGO ?= cargo
 TOOLS := .venv/bin
 # What the functions are built with: zig links for the glibc of Amazon Linux 2023; `cargo` for this machine.
 LAMBDA_COMPILER ?= cargo-zigbuild
-LAMBDA_BUILD = PATH="$(CURDIR)/$(TOOLS):$$PATH" $(CARGO) lambda build --release --locked -p tidemark-functions --lambda-dir "$(CURDIR)/target/lambda"
+LAMBDA_BUILD = PATH="$(CURDIR)/$(TOOLS):$$PATH" $(CARGO) lambda build --locked -p tidemark-functions --lambda-dir "$(CURDIR)/target/lambda"
+# What Lambda runs them on: x86_64 or arm64, the template's parameter `Architecture`.
+ARCH ?= x86_64
 # Where cargo puts everything else.
 TARGET := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 
@@ -38,8 +40,7 @@ docs: ## the API documentation; warnings are errors
 unit: tools ## laws, model comparison, fault injection, simulation, documents, HTTP
 	$(CARGO) test --workspace --exclude tidemark-tests --locked --quiet
 
-e2e: ## real processes: kill -9, copies, bad input, the page, licences
-	$(CARGO) build --release --locked --bin tidemark
+e2e: tested ## real processes: kill -9, copies, bad input, the page, licences
 	$(CARGO) test -p tidemark-tests --locked --quiet
 
 infra: tools ## the template: its own lints, and what they do not see
@@ -47,26 +48,26 @@ infra: tools ## the template: its own lints, and what they do not see
 	$(TOOLS)/cfn-lint infra/template.yaml
 	$(TOOLS)/python -m pytest -q tests/infra
 
-stack: stack-parts ## the shipped template on an emulator with IAM on, with the compiled functions
-	TIDEMARK="$(TARGET)/release/tidemark" $(TOOLS)/python -m pytest -q tests/stack
+stack: tested ## the shipped template on an emulator with IAM on, with the compiled functions
+	TIDEMARK="$(TARGET)/tested/tidemark" $(TOOLS)/python -m pytest -q tests/stack
 
 build: tools ## all functions for Lambda, and their bill of materials
-	$(LAMBDA_BUILD) --compiler $(LAMBDA_COMPILER)
+	$(LAMBDA_BUILD) --release --compiler $(LAMBDA_COMPILER) $(if $(filter arm64,$(ARCH)),--arm64,--x86-64)
 	$(TOOLS)/python infra/sbom.py > target/lambda/sbom.cdx.json
 
 deploy: build ## deploy to AWS; asks for a stack name and a region the first time
 	cd infra && ../$(TOOLS)/sam deploy --template-file template.yaml $$(grep -q '^stack_name' samconfig.toml || echo --guided)
 
-local-aws: stack-parts ## the stack on an emulator on this machine, with something to look at
-	TIDEMARK="$(TARGET)/release/tidemark" $(TOOLS)/python tests/stack/local.py
+local-aws: tested ## the stack on an emulator on this machine, with something to look at
+	TIDEMARK="$(TARGET)/tested/tidemark" $(TOOLS)/python tests/stack/local.py
 
-.PHONY: stack-parts
-stack-parts: tools
-	$(LAMBDA_BUILD) --compiler cargo
-	$(CARGO) build --release --locked --bin tidemark
+# The program and the functions in one go, for this machine: what they have in common is compiled once.
+.PHONY: tested
+tested: tools
+	$(LAMBDA_BUILD) -p tidemark --profile tested --disable-optimizations --compiler cargo
 
 bench: tools ## measure speed and memory beside their peers
-	$(LAMBDA_BUILD) --compiler cargo --features minimal
+	$(LAMBDA_BUILD) --release --compiler cargo --features minimal
 	$(CARGO) build --release --locked --bin tidemark
 	$(CARGO) run -p tidemark-tests --release --locked --bin bench
 

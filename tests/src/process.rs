@@ -28,8 +28,10 @@ impl Tidemark {
         while folder.file_name().is_some_and(|name| name != "target") {
             folder.pop();
         }
-        let program = folder.join("release/tidemark");
-        assert!(program.exists(), "{} is not built: run `make e2e`, or `cargo build --release --bin tidemark` first", program.display());
+        // Benchmarks are released programs, and measure one.
+        let profile = if cfg!(debug_assertions) { "tested" } else { "release" };
+        let program = folder.join(profile).join("tidemark");
+        assert!(program.exists(), "{} is not built: `make e2e` and `make bench` do that", program.display());
         program
     }
 

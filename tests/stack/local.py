@@ -39,7 +39,7 @@ def main():
         register(world)
         api = Proxy(world.api_host())
         api.upstream = world.emulator.port
-        programs = os.path.dirname(os.environ.get("TIDEMARK", REPO / "target/release/tidemark"))
+        programs = os.path.dirname(os.environ.get("TIDEMARK", REPO / "target/tested/tidemark"))
         talk = TALK.format(name=world.name, door=world.door.url, api=api.url, programs=programs, every=CHANGE_EVERY_S)
         print(talk, flush=True)
         watch(world)

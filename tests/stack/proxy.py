@@ -10,11 +10,27 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
 HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade"}
+HOLD_S_MAX = 120
 THROTTLE = {
     "dynamodb": (400, b'{"__type":"com.amazonaws.dynamodb.v20120810#ThrottlingException","message":"slow down"}'),
     "sqs": (400, b'{"__type":"com.amazonaws.sqs#RequestThrottled","message":"slow down"}'),
     "s3": (503, b"<Error><Code>SlowDown</Code><Message>slow down</Message></Error>"),
 }
+
+
+class Held:
+    """One request that is on its way for as long as a test likes: its sender may be dead when it arrives."""
+
+    def __init__(self, operation, words):
+        self.operation, self.words = operation, words
+        self.caught, self.released, self.arrived = threading.Event(), threading.Event(), threading.Event()
+        self.status = None
+
+    def release(self):
+        """Lets it arrive, and waits until it has. Returns the status that its sender would have seen."""
+        self.released.set()
+        assert self.arrived.wait(30), "it never arrived"
+        return self.status
 
 
 @dataclass
@@ -61,6 +77,7 @@ class Proxy:
         self.upstream = None
         self.host = host
         self.fault = None
+        self.held = None
         self.lock = threading.Lock()
         self.counts = Counter()
         proxy = self
@@ -94,8 +111,16 @@ class Proxy:
         self.fault = Fault(operation, kind, chance, random.Random(f"{operation}/{kind}/{seed}"))
         return self.fault
 
+    def hold(self, operation, *words):
+        """Holds the next request of `operation` that contains all of `words`."""
+        self.held = Held(operation, [word.encode() for word in words])
+        return self.held
+
     def leave_alone(self):
         self.fault = None
+        if self.held:
+            self.held.released.set()
+            self.held = None
 
     def count(self):
         """All requests since the last call, by service and operation."""
@@ -112,11 +137,20 @@ class Proxy:
             hit = fault is not None and operation.startswith(fault.operation) and fault.dice.random() < fault.chance
             if hit:
                 fault.hits += 1
+            held = self.held
+            holds = held and not held.caught.is_set() and operation == held.operation and all(word in body for word in held.words)
+            if holds:
+                held.caught.set()
         if hit and fault.kind == "throttle":
             return reply(request, *THROTTLE.get(service, (400, b"{}")))
         if hit and fault.kind == "error":
             return reply(request, 500, b"{}")
+        if holds:
+            held.released.wait(HOLD_S_MAX)
         status, headers, answer = self.forward(request, body)
+        if holds:
+            held.status = status
+            held.arrived.set()
         if hit and fault.kind == "drop":
             # The effect has happened; nobody learns of it.
             request.close_connection = True

@@ -14,7 +14,7 @@ KILLS_MIN = 20
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_killed_handlers_lose_nothing(world, seed):
+def test_killed_functions_lose_nothing(world, seed):
     """Replay with the seed in the test's name."""
     source = f"killed.{seed}"
     dice = random.Random(seed)
@@ -23,10 +23,10 @@ def test_killed_handlers_lose_nothing(world, seed):
     for n, url in enumerate(urls):
         assert world.deliver(source, url, f"k{seed}_{n}") == 202
     kills = 0
-    name = world.outputs["HandlerFunction"]
+    names = [world.outputs["HandlerFunction"], world.outputs["PublisherFunction"]]
     until = time.monotonic() + 60
     while kills < KILLS_MIN and time.monotonic() < until:
-        running = sorted(world.emulator.functions(name))
+        running = sorted(process for name in names for process in world.emulator.functions(name))
         if running and world.waiting() > 0:
             os.kill(dice.choice(running), signal.SIGKILL)
             kills += 1

@@ -1,9 +1,12 @@
 """The whole line as deployed: API Gateway, S3 notification, schedule and SQS in; one change each out."""
 
+import itertools
 import json
 from concurrent.futures import ThreadPoolExecutor
 
-from world import SECRET, wait_until
+import jsonschema
+
+from world import REPO, SECRET, wait_until
 
 SCHEDULED = {"version": "0", "source": "aws.events", "detail-type": "Scheduled Event", "detail": {}, "resources": []}
 
@@ -39,6 +42,11 @@ def test_each_delivery_makes_one_change_however_often_it_is_sent(world):
     assert len(world.drained("calls", 20)) == 20
     told = json.dumps(world.tidemark("explain", "again_3", "--json"))
     assert "same_as_head" in told
+    # SQS delivers at least once: the same messages again, out of order.
+    messages = [world.tidemark("explain", f"msg_{n}", "--json")["sightings"][0]["observation"]["message"] for n in (7, 3, 7)]
+    for message in messages:
+        world.client("sqs").send_message(QueueUrl=world.outputs["QueueUrl"], MessageBody=json.dumps(message))
+    assert len(world.drained("calls", 20)) == 20
 
 
 def test_a_delivery_that_is_not_signed_by_the_provider_is_refused(world):
@@ -130,14 +138,29 @@ def test_every_invocation_writes_one_line_of_metrics(world):
     url = world.upstream.hold("/measured.json", "1")
     assert world.deliver("measured", url, "m1") == 202
     world.drained("measured", 1)
-    lines = world.metrics("WebhookFunction")
-    assert lines and all(line["tidemark_metrics"] == "1.0.0" for line in lines)
-    handled = [line for line in world.metrics("HandlerFunction") if line.get("Changes")]
-    assert handled and all(line["_aws"]["CloudWatchMetrics"][0]["Namespace"] == "Tidemark" for line in handled)
-    for line in lines + handled:
-        declared = [metric["Name"] for metric in line["_aws"]["CloudWatchMetrics"][0]["Metrics"]]
-        assert all(isinstance(line[name], (int, float)) for name in declared), line
+    world.apply([polled(world, "measured.poll", url)])
+    look_until(world, "measured.poll", 1)
+    world.invoke("PollerFunction", SCHEDULED)
+    schema = json.loads((REPO / "schemas/metrics/1.0.0.json").read_text())
+    lines = {function: world.metrics(f"{function}Function") for function in ("Webhook", "Poller", "Handler", "Publisher", "Feed")}
+    for line in itertools.chain(*lines.values()):
+        jsonschema.validate(line, schema)
+        (directive,) = line["_aws"]["CloudWatchMetrics"]
+        assert all(isinstance(line[metric["Name"]], (int, float)) for metric in directive["Metrics"]), line
+        assert all(isinstance(line[name], str) for name in directive["Dimensions"][0]), line
         assert url not in json.dumps(line)
+    some = lambda function, name: any(line.get(name) for line in lines[function])
+    assert some("Webhook", "Accepted") and some("Handler", "Changes") and some("Publisher", "Published")
+    assert some("Poller", "NotModified") and some("Poller", "Modified") and some("Poller", "BytesSaved")
+    assert all(0 <= line["FreshnessLagMs"] < 600_000 and line["DigestCoverage"] == 1 for line in lines["Handler"] if line.get("Changes"))
+    # The alarm about freshness watches a metric that the handler really writes.
+    alarms = world.client("cloudwatch").describe_alarms()["MetricAlarms"]
+    (freshness,) = [alarm for alarm in alarms if alarm["MetricName"] == "FreshnessLagMs"]
+    watched = {dimension["Name"]: dimension["Value"] for dimension in freshness["Dimensions"]}
+    line = next(line for line in lines["Handler"] if "FreshnessLagMs" in line)
+    (directive,) = line["_aws"]["CloudWatchMetrics"]
+    assert directive["Namespace"] == freshness["Namespace"]
+    assert watched == {name: line[name] for name in directive["Dimensions"][0]}
 
 
 def test_a_person_sees_on_a_stack_what_the_embedded_store_shows(world):

@@ -4,15 +4,21 @@ import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from world import wait_until
+from test_line import SCHEDULED
+from world import HANDLER_TIMEOUT_S, wait_until
 
-SCHEDULED = {"version": "0", "source": "aws.events", "detail-type": "Scheduled Event", "detail": {}, "resources": []}
+WRITERS = 32
 
 
 def message_of(world, delivery):
     """The work message of a delivery, as the replay log keeps it."""
     told = world.tidemark("explain", delivery, "--json")
     return told["sightings"][0]["observation"]["message"]
+
+
+def message_like(message, url, number):
+    """Another work message of the same source, about `url`."""
+    return {**message, "entity_id": url, "source_uri": url, "change_event_id": f"{message['change_event_id'][:-6]}{number:06x}"}
 
 
 def record(body, number):
@@ -42,9 +48,37 @@ def test_64_handlers_on_one_identity_make_one_change(world):
     world.verified()
 
 
+def test_a_commit_that_arrives_after_its_handler_is_dead_and_replaced_is_refused(world):
+    world.webhook_source("stale")
+    for name, moves_on in (("same", False), ("newer", True)):
+        url = world.upstream.hold(f"/stale/{name}.json", f"{name} A")
+        held = world.proxy.hold("TransactWriteItems", "unpublished", url)
+        assert world.deliver("stale", url, f"stale_{name}") == 202
+        assert held.caught.wait(30), "no handler came to its commit"
+        message = message_of(world, f"stale_{name}")
+        if moves_on:
+            world.upstream.hold(f"/stale/{name}.json", f"{name} B")
+
+        # The next handler waits until the claim of the first has ended, unless what it finds is another step.
+        def handled():
+            world.invoke("HandlerFunction", {"Records": [record(message, name)]})
+            return any(change["entity_id"] == url for change in world.changes_of("stale"))
+
+        wait_until("another handler commits", handled, 4 * HANDLER_TIMEOUT_S, every=1)
+        assert held.release() == 400, "the late commit was taken"
+        changes = [change for change in world.changes_of("stale") if change["entity_id"] == url]
+        assert len(changes) == 1
+    world.verified()
+
+
 def test_readers_miss_nothing_while_writers_commit_and_publishers_race(world):
     world.webhook_source("busy")
-    urls = [world.upstream.hold(f"/busy/{n}.json", f"{n}") for n in range(160)]
+    first = world.upstream.hold("/busy/first.json", "first")
+    assert world.deliver("busy", first, "busy_first") == 202
+    world.drained("busy", 1)
+    message = message_of(world, "busy_first")
+    urls = [world.upstream.hold(f"/busy/{n}.json", f"{n}") for n in range(5 * WRITERS)]
+    messages = [message_like(message, url, n) for n, url in enumerate(urls)]
     stop, pages = threading.Event(), []
 
     def read():
@@ -68,9 +102,11 @@ def test_readers_miss_nothing_while_writers_commit_and_publishers_race(world):
     for thread in threads:
         thread.start()
     try:
-        with ThreadPoolExecutor(32) as pool:
-            assert set(pool.map(lambda pair: world.deliver("busy", pair[1], f"busy_{pair[0]}"), enumerate(urls))) == {202}
-        world.drained("busy", 160)
+        with ThreadPoolExecutor(WRITERS) as pool:
+            write = lambda pair: world.invoke("HandlerFunction", {"Records": [record(pair[1], pair[0])]})
+            answers = list(pool.map(write, enumerate(messages)))
+        assert all(answer == {"batchItemFailures": []} for answer in answers), answers
+        world.drained("busy", 1 + len(urls))
     finally:
         stop.set()
         for thread in threads:

@@ -5,7 +5,6 @@ mod api;
 mod connections;
 mod example;
 mod page;
-mod problem;
 pub(crate) mod standings;
 pub(crate) mod work;
 

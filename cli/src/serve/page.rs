@@ -9,10 +9,10 @@ use axum::response::{Html, IntoResponse, Response};
 use maud::{DOCTYPE, Markup, html};
 use tidemark_domain::Timestamp;
 use tidemark_domain::contract::ChangeRecord;
+use tidemark_edge::Problem;
 use tidemark_pipeline::ports::{Clock, FeedQuery, Ledger};
 use tidemark_pipeline::status::{SourceStatus, Standing};
 
-use super::problem::Problem;
 use crate::commands::status::word;
 use crate::node::Node;
 use crate::output;

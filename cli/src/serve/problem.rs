@@ -1,3 +1,0 @@
-//! The page's faults look like those of the shared edge.
-
-pub(super) use tidemark_edge::Problem;
