@@ -227,6 +227,9 @@ def queues(template):
     return [fact for fact, holds in facts.items() if not holds]
 
 
+ONLY_HINTS = {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": ["H#*"]}}
+
+
 def roles(template):
     """A role for each function, used by no other, with no wildcard that AWS does not force on us."""
     wrong = []
@@ -248,6 +251,8 @@ def roles(template):
             actions = s["Action"] if isinstance(s["Action"], list) else [s["Action"]]
             resources = s["Resource"] if isinstance(s["Resource"], list) else [s["Resource"]]
             wrong += [f"{where}: {a}" for a in actions if "*" in a or not re.fullmatch(r"[a-z0-9]+:[A-Z]\w+", a)]
+            if any(a == "dynamodb:DeleteItem" for a in actions) and s.get("Condition") != ONLY_HINTS:
+                wrong.append(f"{where}: deletes more than hints")
             if s["Effect"] != "Allow" or {"NotAction", "NotResource"} & set(s):
                 wrong.append(f"{where}: only plain permissions")
             for r in resources:
@@ -393,6 +398,7 @@ PLANTED = [
     (roles, having(arn("FeedRole"), R, "WebhookFunction", P, "Role")),
     (roles, lambda t: statement(t, "HandlerRole", "Ledger").update(Action="dynamodb:*")),
     (roles, lambda t: statement(t, "HandlerRole", "Ledger").update(Resource="*")),
+    (roles, lambda t: statement(t, "HandlerRole", "ForgetHint").pop("Condition")),
     (roles, lambda t: statement(t, "FeedRole", "Indexes").update(Resource={"Fn::Sub": "${LedgerTable.Arn}/*"})),
     (roles, lambda t: statement(t, "FeedRole", "Tables").update(Action="dynamodb:PutItem")),
     (roles, having(["arn:aws:iam::aws:policy/AmazonS3FullAccess"], R, "FeedRole", P, "ManagedPolicyArns")),

@@ -1,6 +1,8 @@
 //! Looks at a URL with a conditional request, and submits a candidate when something differs from what
 //! was last decided (I11). A look that fails is a state of the source, never "no change".
 
+use std::collections::VecDeque;
+
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use tidemark_domain::contract::Detector;
@@ -90,16 +92,21 @@ where
 {
     let mut looks = Looks::default();
     let mut running = FuturesUnordered::new();
+    let mut taken = VecDeque::new();
     let mut more = true;
     loop {
-        let room = in_flight.saturating_sub(running.len());
-        if more && room > 0 && !time_is_up(ports.clock.now()) {
-            let due = ports.sources.take_due(ports.clock.now(), lease_ms, room).await?;
-            more = !due.is_empty();
-            running.extend(due.into_iter().map(|source| async move {
+        while running.len() < in_flight && !time_is_up(ports.clock.now()) {
+            if taken.is_empty() && more {
+                // As many again as are under way: asking for each single one would cost more than looking.
+                taken.extend(ports.sources.take_due(ports.clock.now(), lease_ms, in_flight * 2).await?);
+                more = !taken.is_empty();
+            }
+            // What is taken and not begun is due again when its lease ends.
+            let Some(source) = taken.pop_front() else { break };
+            running.push(async move {
                 let looked = look(ports, &source, false).await;
                 (source, looked)
-            }));
+            });
         }
         match running.next().await {
             Some((source, looked)) => looks.count(&source, looked),
