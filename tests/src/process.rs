@@ -28,9 +28,9 @@ impl Tidemark {
         while folder.file_name().is_some_and(|name| name != "target") {
             folder.pop();
         }
-        // Benchmarks are released programs, and measure one.
-        let profile = if cfg!(debug_assertions) { "tested" } else { "release" };
-        let program = folder.join(profile).join("tidemark");
+        // Benchmarks are released programs, and measure one. Tests share theirs with those of the stack.
+        let tested = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/lambda/tidemark/bootstrap");
+        let program = if cfg!(debug_assertions) { tested } else { folder.join("release/tidemark") };
         assert!(program.exists(), "{} is not built: `make e2e` and `make bench` do that", program.display());
         program
     }

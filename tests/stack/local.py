@@ -19,7 +19,7 @@ TALK = """
 The stack `{name}` runs on an emulator on this machine; nothing leaves it. In another terminal:
 
   export AWS_ENDPOINT_URL={door} AWS_REGION=us-east-1 AWS_ACCESS_KEY_ID=test AWS_SECRET_ACCESS_KEY=test
-  export TIDEMARK_STACK={name} PATH="{programs}:$PATH"
+  export TIDEMARK_STACK={name}; alias tidemark={program}
 
   tidemark status                                       how every source stands
   tidemark webhook send example.push --to {api}     a provider calls
@@ -39,8 +39,8 @@ def main():
         register(world)
         api = Proxy(world.api_host())
         api.upstream = world.emulator.port
-        programs = os.path.dirname(os.environ.get("TIDEMARK", REPO / "target/tested/tidemark"))
-        talk = TALK.format(name=world.name, door=world.door.url, api=api.url, programs=programs, every=CHANGE_EVERY_S)
+        program = os.environ.get("TIDEMARK", REPO / "target/lambda/tidemark/bootstrap")
+        talk = TALK.format(name=world.name, door=world.door.url, api=api.url, program=program, every=CHANGE_EVERY_S)
         print(talk, flush=True)
         watch(world)
     except KeyboardInterrupt:

@@ -159,7 +159,7 @@ class World:
 
     def tidemark(self, *words, code=0):
         """Runs the command line on this stack; returns what it says, as JSON where asked for."""
-        program = pathlib.Path(os.environ.get("TIDEMARK", REPO / "target/tested/tidemark"))
+        program = pathlib.Path(os.environ.get("TIDEMARK", REPO / "target/lambda/tidemark/bootstrap"))
         done = subprocess.run(
             [program, "--stack", self.name, *words], env=self.environment(), cwd=self.emulator.home, capture_output=True, text=True, timeout=180
         )
