@@ -11,6 +11,8 @@ class Upstream:
         self.pages = {}
         self.refusing = {}
         self.requests = Counter()
+        # Called with the path of every GET, before it is answered.
+        self.told = None
         self.lock = threading.Lock()
         upstream = self
 
@@ -53,6 +55,8 @@ class Upstream:
             self.refusing[path] = status
 
     def answer(self, request):
+        if self.told and request.command == "GET":
+            self.told(request.path)
         with self.lock:
             self.requests[(request.command, request.path)] += 1
             body, status = self.pages.get(request.path), self.refusing.get(request.path)

@@ -1,6 +1,7 @@
 """The shipped template, deployed with `sam deploy` onto the emulator with IAM on, and everything around it."""
 
 import base64
+import contextlib
 import hashlib
 import hmac
 import http.client
@@ -239,6 +240,17 @@ class World:
         enough = lambda: len(self.changes_of(source)) >= changes
         wait_until(lambda: f"{changes} changes of {source} ({len(self.changes_of(source))})", enough, seconds, every=0.5)
         return self.changes_of(source)
+
+    @contextlib.contextmanager
+    def handling_paused(self):
+        """Messages wait in the queue until the end of the block."""
+        client = self.client("lambda")
+        (mapping,) = client.list_event_source_mappings(FunctionName=self.outputs["HandlerFunction"])["EventSourceMappings"]
+        client.update_event_source_mapping(UUID=mapping["UUID"], Enabled=False)
+        try:
+            yield
+        finally:
+            client.update_event_source_mapping(UUID=mapping["UUID"], Enabled=True)
 
     def invoke(self, function, event):
         """Invokes a deployed function with the input that its trigger sends."""
