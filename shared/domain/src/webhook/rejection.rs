@@ -45,7 +45,7 @@ pub mod code {
     /// A handshake comes from a sender that is not wanted.
     pub const ORIGIN_REFUSED: &str = "webhook.origin_refused";
     /// The source's scheme has no handshake of this kind, or there is no such source.
-    pub const NO_HANDSHAKE: &str = "webhook.no_handshake";
+    pub const NO_HANDSHAKE: &str = "api.method";
     /// The payload names no URI, and the source has no `url` either.
     pub const URI_MISSING: &str = "webhook.uri_missing";
     /// What stands where the URI should be is not a string.
