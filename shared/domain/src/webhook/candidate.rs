@@ -62,17 +62,13 @@ fn event(scheme: &WebhookScheme, verified: &VerifiedDelivery<'_>) -> Result<Valu
 }
 
 /// The event in a list of one. Of several, the first would hide the others.
-fn only_one(payload: Value) -> Result<Value, Fault> {
-    match payload {
-        Value::Array(mut events) => match (events.pop(), events.len()) {
-            (Some(event), 0) => Ok(event),
-            (last, others) => {
-                let count = others + usize::from(last.is_some());
-                Err(Fault::rejected(code::BATCH, format!("a delivery has one event, and this one has {count}"))
-                    .remedy("let the provider send events one by one (Event Grid: at most 1 event per batch)"))
-            }
-        },
-        event => Ok(event),
+fn only_one(mut payload: Value) -> Result<Value, Fault> {
+    let Some(events) = payload.as_array_mut() else { return Ok(payload) };
+    let count = events.len();
+    match events.pop() {
+        Some(event) if count == 1 => Ok(event),
+        Some(_) | None => Err(Fault::rejected(code::BATCH, format!("a delivery has one event, and this one has {count}"))
+            .remedy("let the provider send events one by one (Event Grid: at most 1 event per batch)")),
     }
 }
 
