@@ -158,7 +158,7 @@ pub(super) fn key_missing(place: &str) -> Fault {
 
 /// The fault of a key that is not one of ours.
 pub(super) fn key_mismatch(place: &str) -> Fault {
-    Fault::rejected(code::KEY_MISMATCH, format!("the key in {place} of the delivery is another one than configured here"))
+    Fault::rejected(code::KEY_MISMATCH, format!("the delivery has another key in {place} than is configured here"))
         .remedy("compare the key at the provider with the secret configured here; percent-encode it where it is part of a URL")
 }
 
