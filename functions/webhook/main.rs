@@ -8,7 +8,7 @@ use lambda_http::{Error, Request, RequestExt as _, Service as _, service_fn};
 use tidemark_aws::{AwsSecrets, AwsStore};
 use tidemark_domain::Timestamp;
 use tidemark_domain::contract::Metrics;
-use tidemark_edge::{Receive, receiving, service};
+use tidemark_edge::{Handshake, Receive, receiving, service};
 use tidemark_functions::{Function, Meanwhile, SystemClock, setting};
 use tidemark_pipeline::detect::webhook::ReceivePorts;
 use tidemark_pipeline::ports::Clock as _;
@@ -55,9 +55,10 @@ async fn main() -> Result<(), Error> {
             let response = router.call(request).await.unwrap_or_else(|never| match never {});
             let is = |yes: bool| Some(u64::from(yes));
             let status = response.status().as_u16();
+            let is_handshake = response.extensions().get::<Handshake>().is_some();
             let metrics = Metrics {
                 accepted: is(status == 202),
-                dedupe_hits: is(status == 200),
+                dedupe_hits: is(status == 200 && !is_handshake),
                 refused: is((400..500).contains(&status)),
                 failed: is(status >= 500),
                 ..Metrics::default()
