@@ -14,7 +14,7 @@ use tidemark_pipeline::handle::{Attempt, HandlePorts, Lease, handle};
 use tidemark_pipeline::ports::Clock as _;
 use tidemark_upstream::{HttpSettings, HttpUpstream};
 
-#[tokio::main]
+#[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
     let function = Function::start("handler")?;
     let ready = &Meanwhile::making(async {

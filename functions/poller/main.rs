@@ -20,7 +20,7 @@ const LEASE_MS: i64 = 120_000;
 /// The last look begins so long before the end: longer than a look with all its retries takes.
 const LAST_LOOK_MS: i64 = 40_000;
 
-#[tokio::main]
+#[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
     let function = Function::start("poller")?;
     let ready = &Meanwhile::making(async {

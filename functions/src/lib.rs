@@ -95,10 +95,13 @@ impl Function {
 pub struct Meanwhile<T>(Shared<BoxFuture<'static, Result<T, Fault>>>);
 
 impl<T: Clone + Send + Sync + 'static> Meanwhile<T> {
-    /// Begins to make it, on a thread of its own: it is all computing, and would keep the request for work waiting.
+    /// Begins to make it as soon as the request for work is under way, on a thread of its own: it is all computing, and
+    /// would keep that request waiting.
     pub fn making(making: impl Future<Output = Result<T, Fault>> + Send + 'static) -> Self {
         let runtime = Handle::current();
-        let made = tokio::task::spawn_blocking(move || runtime.block_on(making)).map(|made| made.unwrap_or_else(|_| Err(unmade())));
+        let made =
+            tokio::spawn(async { tokio::task::spawn_blocking(move || runtime.block_on(making)).await.unwrap_or_else(|_| Err(unmade())) });
+        let made = made.map(|made| made.unwrap_or_else(|_| Err(unmade())));
         Self(made.boxed().shared())
     }
 

@@ -101,9 +101,9 @@ def sizes(world):
     run = world.changes_of("crowd")[0]["run_id"]
     url = world.upstream.url + "/crowd/0.json"
     found = {
-        "sighting": (item(world, "ReplayTable", f"O#{sighting}", "o"), 3072),
-        "run": (item(world, "LedgerTable", f"R#{run[:6]}", run), 4096),
-        "head": (item(world, "LedgerTable", f"E#crowd|{url}", "head"), 2048),
+        "sighting": (item(world, "ReplayTable", f"O#{sighting}", "o"), 2048),
+        "run": (item(world, "LedgerTable", f"R#{run[:6]}", run), 3072),
+        "head": (item(world, "LedgerTable", f"E#crowd|{url}", "head"), 1024),
     }
     for name, (stored, limit) in found.items():
         size = sum(len(key) + len(next(iter(value.values()))) for key, value in stored.items())
