@@ -105,7 +105,7 @@ async fn the_year_is_drawn_with_its_windows_and_what_came_outside_them() {
     assert!(drawn.lines().all(|line| !line.starts_with("tiger") || line.contains("████")), "{drawn}");
     assert!(drawn.lines().any(|line| line.starts_with("odd ") && line.ends_with("unexpected")), "{drawn}");
     assert!(drawn.contains("1 source has no calendar"), "{drawn}");
-    assert!(drawn.lines().filter(|line| line.contains('·') || line.contains('█')).all(|line| line.chars().count() <= 100), "{drawn}");
+    assert!(drawn.lines().filter(|line| line.contains('·') || line.contains('▄')).all(|line| line.chars().count() <= 100), "{drawn}");
 
     let year = Tidemark::json(data, &["schedule", "--year", "2025", "--source", "tiger"]);
     let windows = year["sources"][0]["windows"].as_array().unwrap();

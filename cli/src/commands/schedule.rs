@@ -22,6 +22,7 @@ const LINES_A_HEADING: usize = 40;
 const TOLD_MAX: usize = 20;
 
 const OPEN: char = '█';
+const PARTLY: char = '▄';
 const CLOSED: char = '·';
 const NOW_OPEN: char = '▓';
 const NOW_CLOSED: char = '│';
@@ -83,7 +84,8 @@ fn name(source: &SourceYear) -> String {
 fn row(source: &SourceYear, cells: &[Vec<Window>], now: Timestamp) -> String {
     let cell = |cell: &Window| match (source.calendar.touches(cell), cell.contains(now)) {
         (true, true) => NOW_OPEN,
-        (true, false) => OPEN,
+        (true, false) if source.calendar.covers(cell) => OPEN,
+        (true, false) => PARTLY,
         (false, true) => NOW_CLOSED,
         (false, false) => CLOSED,
     };
@@ -105,7 +107,7 @@ fn legend(schedule: &Schedule) -> Vec<String> {
     if schedule.sources.is_empty() {
         return vec![format!("No source has a calendar: {without} none. Add `calendar:` to one in the sources file, and apply it.")];
     }
-    let mut lines = vec![String::new(), format!("{OPEN} a change is expected   {NOW_CLOSED} {NOW_OPEN} now   (UTC)")];
+    let mut lines = vec![String::new(), format!("{OPEN} a change is expected   {PARTLY} at times   {NOW_CLOSED} {NOW_OPEN} now   (UTC)")];
     if schedule.without_calendar > 0 {
         lines.push(format!("{without} no calendar and may change at any time."));
     }
@@ -170,6 +172,7 @@ mod tests {
                 source("late", july, "2024-07-10T00:00:00Z"),
                 source("odd", july, "2025-08-20T00:00:00Z"),
                 source("winter", r#"{"type":"annual","month":12,"months":2}"#, "2025-01-20T00:00:00Z"),
+                source("first-days", r#"{"type":"cron","at":"0 0 1 * *","for_s":86400}"#, "2025-09-01T00:00:00Z"),
                 source("a-name-that-is-far-too-long-for-its-column", r#"{"type":"cron","at":"0 0 10 9 *"}"#, "2025-09-10T00:00:00Z"),
             ],
             2025,
@@ -180,15 +183,16 @@ mod tests {
             "late                         ···· ···· ···· ···· ···· ···· ████ ···· ·│·· ···· ···· ···· overdue",
             "odd                          ···· ···· ···· ···· ···· ···· ████ ···· ·│·· ···· ···· ···· unexpected",
             "winter                       ████ ···· ···· ···· ···· ···· ···· ···· ·│·· ···· ···· ████",
+            "first-days                   ▄··· ▄··· ▄··· ▄··· ▄··· ▄··· ▄··· ▄··· ▄│·· ▄··· ▄··· ▄···",
             "a-name-that-is-far-too-long… ···· ···· ···· ···· ···· ···· ···· ···· ·▓·· ···· ···· ···· open",
             "",
-            "█ a change is expected   │ ▓ now   (UTC)",
+            "█ a change is expected   ▄ at times   │ ▓ now   (UTC)",
             "3 sources have no calendar and may change at any time.",
             "overdue late: no change came in its annual window 2025-07-01 to 2025-08-01; last changed 2024-07-10",
             "unexpected odd: changed 2025-08-20T00:00:00Z, outside its windows (annual, in July)",
         ];
         assert_eq!(lines, expected);
-        assert!(lines[..6].iter().all(|line| line.chars().count() <= 100));
+        assert!(lines[..7].iter().all(|line| line.chars().count() <= 100));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use jiff::SignedDuration;
 use serde::Deserialize;
-use tidemark_domain::{Fault, Source, SourceId, Timestamp};
+use tidemark_domain::{Fault, Source, SourceId};
 use tidemark_pipeline::ports::{Applied, Clock, Sources};
 use tidemark_pipeline::status::status;
 
@@ -70,8 +70,7 @@ pub(crate) async fn list(node: &Node, json: bool) -> Result<ExitCode, Fault> {
             let next = match (&source.interval_s, &source.poll) {
                 (None, _) => "by webhook".into(),
                 (Some(_), None) => "now".into(),
-                (Some(_), Some(poll)) if poll.next_due == Timestamp::never() => "on request".into(),
-                (Some(_), Some(poll)) => output::age(poll.next_due, now),
+                (Some(_), Some(poll)) => output::due(poll.next_due, now),
             };
             vec![source.id.to_string(), next, source.url.unwrap_or_else(|| "(named by webhooks)".into())]
         })

@@ -72,6 +72,12 @@ impl Calendar {
         self.triggers.iter().filter_map(|trigger| trigger.ending_after(interval.start)).any(|window| window.overlaps(interval))
     }
 
+    /// Is one window open during all of this interval?
+    pub fn covers(&self, interval: &Window) -> bool {
+        let mut windows = self.triggers.iter().filter_map(|trigger| trigger.ending_after(interval.start));
+        windows.any(|window| window.start <= interval.start && interval.end <= window.end)
+    }
+
     /// The windows of this interval with what opens them, in order; `limit` of each trigger at the most. Were there
     /// more?
     pub fn windows_in(&self, interval: &Window, limit: usize) -> (Vec<(TriggerKind, Window)>, bool) {
@@ -153,6 +159,8 @@ mod tests {
         let months: Vec<bool> = (1..=12).map(|month| winter.touches(&Window::months(2030, month, 1).unwrap())).collect();
         assert_eq!(months.iter().filter(|touched| **touched).count(), 2, "January of the window before, and December");
         assert!(months[0] && months[11]);
+        let january = Window::months(2030, 1, 1).unwrap();
+        assert!(winter.covers(&january) && !winter.covers(&year) && minutely.touches(&january) && !minutely.covers(&january));
     }
 
     #[test]
