@@ -2,27 +2,35 @@
 // The futures of the line and of the SDK lie deep in each other.
 #![recursion_limit = "256"]
 
+use std::sync::Arc;
+
 use aws_lambda_events::sqs::{BatchItemFailure, SqsBatchResponse, SqsEvent};
 use lambda_runtime::{Error, LambdaEvent, service_fn};
 use tidemark_aws::worker::{BatchDone, BatchPorts, BatchSettings, Invocation, work};
 use tidemark_aws::{AwsUpstream, Record};
 use tidemark_domain::contract::Metrics;
-use tidemark_functions::{Function, SOFTWARE_VERSION, SystemClock, ends_at, setting};
+use tidemark_functions::{Function, Meanwhile, SOFTWARE_VERSION, SystemClock, ends_at, setting};
 use tidemark_pipeline::handle::{Attempt, HandlePorts, Lease, handle};
 use tidemark_pipeline::ports::Clock as _;
 use tidemark_upstream::{HttpSettings, HttpUpstream};
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
-    let function = Function::start("handler").await?;
-    let settings = HttpSettings { contact: setting("CONTACT"), ..HttpSettings::default() };
-    let upstream = AwsUpstream::new(&function.config, HttpUpstream::new(settings, SystemClock)?);
-    let (function, upstream) = (&function, &upstream);
+    let function = Function::start("handler")?;
+    let ready = &Meanwhile::making(async {
+        let (config, store) = function.connect().await;
+        let settings = HttpSettings { contact: setting("CONTACT"), ..HttpSettings::default() };
+        Ok(Arc::new((store, AwsUpstream::new(&config, HttpUpstream::new(settings, SystemClock)?))))
+    });
     lambda_runtime::run(service_fn(|event: LambdaEvent<SqsEvent>| async move {
         let (batch, context) = event.into_parts();
         function
             .measured(&context, async {
-                let (store, clock) = (&function.store, &function.clock);
+                let ready = match ready.get().await {
+                    Ok(ready) => ready,
+                    Err(fault) => return (Err(fault), Metrics::default()),
+                };
+                let ((store, upstream), clock) = (&*ready, &function.clock);
                 let invocation = Invocation { id: function.arrival(), began_at: clock.now(), deadline: ends_at(&context) };
                 let handling = &HandlePorts { ledger: store, artifacts: store, upstream, replay: store, sources: store, clock };
                 let ports = BatchPorts { attempts: store, deliveries: store, replay: store, clock };

@@ -2,11 +2,13 @@
 // The futures of the line and of the SDK lie deep in each other.
 #![recursion_limit = "256"]
 
+use std::sync::Arc;
+
 use lambda_runtime::{Error, LambdaEvent, service_fn};
 use serde_json::{Value, json};
 use tidemark_aws::AwsUpstream;
 use tidemark_domain::contract::Metrics;
-use tidemark_functions::{Function, SystemClock, ends_at, setting};
+use tidemark_functions::{Function, Meanwhile, SystemClock, ends_at, setting};
 use tidemark_pipeline::detect::poll::{PollPorts, look_at_all_due};
 use tidemark_pipeline::ports::Clock as _;
 use tidemark_upstream::{HttpSettings, HttpUpstream};
@@ -20,15 +22,21 @@ const LAST_LOOK_MS: i64 = 40_000;
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
-    let function = Function::start("poller").await?;
-    let settings = HttpSettings { contact: setting("CONTACT"), ..HttpSettings::default() };
-    let upstream = AwsUpstream::new(&function.config, HttpUpstream::new(settings, SystemClock)?);
-    let (function, upstream) = (&function, &upstream);
+    let function = Function::start("poller")?;
+    let ready = &Meanwhile::making(async {
+        let (config, store) = function.connect().await;
+        let settings = HttpSettings { contact: setting("CONTACT"), ..HttpSettings::default() };
+        Ok(Arc::new((store, AwsUpstream::new(&config, HttpUpstream::new(settings, SystemClock)?))))
+    });
     lambda_runtime::run(service_fn(|event: LambdaEvent<Value>| async move {
         let context = event.context;
         function
             .measured(&context, async {
-                let store = &function.store;
+                let ready = match ready.get().await {
+                    Ok(ready) => ready,
+                    Err(fault) => return (Err(fault), Metrics::default()),
+                };
+                let (store, upstream) = &*ready;
                 let ports = PollPorts { ledger: store, upstream, intake: store, sources: store, clock: &function.clock };
                 let last = ends_at(&context).plus_ms(-LAST_LOOK_MS);
                 // What a dead detector had only logged is enqueued after all (I2).

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use aws_lambda_events::s3::{S3Event, S3EventRecord};
 use lambda_runtime::{Error, LambdaEvent, service_fn};
 use serde_json::Value;
+use tidemark_aws::AwsStore;
 use tidemark_domain::contract::Metrics;
 use tidemark_domain::{Fault, Source, Timestamp, decoded_key};
-use tidemark_functions::Function;
+use tidemark_functions::{Function, Meanwhile};
 use tidemark_pipeline::detect::object_event::{Notified, ObjectEvent, notified};
 use tidemark_pipeline::ports::{Accepted, Clock as _, Sources as _};
 use tokio::sync::Mutex;
@@ -21,14 +22,17 @@ const KEEP_UNKNOWN_MS: i64 = 1_000;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
-    let function = Function::start("s3-event").await?;
-    let (function, registry) = (&function, &Registry::default());
+    let function = Function::start("s3-event")?;
+    let ready = &Meanwhile::making(async { Ok(Arc::new(Registry { store: function.connect().await.1, known: Mutex::default() })) });
     lambda_runtime::run(service_fn(|event: LambdaEvent<Value>| async move {
         let (event, context) = event.into_parts();
         function
             .measured(&context, async {
                 let mut metrics = Metrics { accepted: Some(0), dedupe_hits: Some(0), refused: Some(0), ..Metrics::default() };
-                let result = submit_all(function, registry, event, &mut metrics).await;
+                let result = match ready.get().await {
+                    Ok(registry) => submit_all(function, &registry, event, &mut metrics).await,
+                    Err(fault) => Err(fault),
+                };
                 (result, metrics)
             })
             .await
@@ -69,8 +73,9 @@ async fn submit_all(function: &Function, registry: &Registry, event: Value, metr
 /// newer than what is known of it.
 async fn submit_one(function: &Function, registry: &Registry, event: &ObjectEvent) -> Result<Notified, Fault> {
     for keep_ms in [KEEP_MS, KEEP_UNKNOWN_MS] {
-        let sources = registry.sources(function, keep_ms).await?;
-        let told = notified(&sources, &function.store, event, &function.arrival(), function.clock.now()).await?;
+        let now = function.clock.now();
+        let sources = registry.sources(now, keep_ms).await?;
+        let told = notified(&sources, &registry.store, event, &function.arrival(), now).await?;
         if told != Notified::NobodyWatches {
             return Ok(told);
         }
@@ -80,20 +85,21 @@ async fn submit_one(function: &Function, registry: &Registry, event: &ObjectEven
 
 /// The sources as they were read last. A bucket may notify of thousands of objects at once, and reading the whole
 /// registry for each of them would keep everybody else from it.
-#[derive(Default)]
-struct Registry(Mutex<Option<(Timestamp, Arc<Vec<Source>>)>>);
+struct Registry {
+    store: AwsStore,
+    known: Mutex<Option<(Timestamp, Arc<Vec<Source>>)>>,
+}
 
 impl Registry {
     /// The sources as they were at most `keep_ms` ago.
-    async fn sources(&self, function: &Function, keep_ms: i64) -> Result<Arc<Vec<Source>>, Fault> {
-        let mut known = self.0.lock().await;
-        let now = function.clock.now();
+    async fn sources(&self, now: Timestamp, keep_ms: i64) -> Result<Arc<Vec<Source>>, Fault> {
+        let mut known = self.known.lock().await;
         if let Some((read_at, sources)) = &*known
             && now < read_at.plus_ms(keep_ms)
         {
             return Ok(Arc::clone(sources));
         }
-        let sources = Arc::new(function.store.list().await?);
+        let sources = Arc::new(self.store.list().await?);
         *known = Some((now, Arc::clone(&sources)));
         Ok(sources)
     }

@@ -5,11 +5,14 @@ use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use aws_config::{BehaviorVersion, SdkConfig};
+use futures_util::FutureExt as _;
+use futures_util::future::{BoxFuture, Shared};
 use lambda_runtime::{Context, Diagnostic};
 use tidemark_aws::{AwsStore, StackNames};
 use tidemark_domain::contract::Metrics;
 use tidemark_domain::{Fault, Timestamp};
 use tidemark_pipeline::ports::Clock;
+use tokio::runtime::Handle;
 
 /// The version that documents name as their writer.
 pub const SOFTWARE_VERSION: &str = concat!("tidemark/", env!("CARGO_PKG_VERSION"));
@@ -32,15 +35,12 @@ pub fn setting(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// One process of a function: how it reaches AWS, and how it tells what it does.
+/// One process of a function, and how it tells what it does.
 pub struct Function {
     name: &'static str,
     /// Names the stack in metrics.
     stack: String,
-    /// How AWS is reached.
-    pub config: SdkConfig,
-    /// The stack that it belongs to.
-    pub store: AwsStore,
+    names: StackNames,
     /// The time.
     pub clock: SystemClock,
     /// Names this process.
@@ -50,17 +50,22 @@ pub struct Function {
 }
 
 impl Function {
-    /// Wires the function `name`. Asks nothing of AWS: a cold start ends with the first request for work.
-    pub async fn start(name: &'static str) -> Result<Self, Fault> {
+    /// The function `name`, for as long as its process lives. Reaches for nothing: see [`Meanwhile`].
+    pub fn start(name: &'static str) -> Result<&'static Self, Fault> {
         start_logging();
-        let names = StackNames::from(setting)?;
-        let config = aws_config::defaults(BehaviorVersion::latest()).load().await;
         let clock = SystemClock;
         let stream = setting("AWS_LAMBDA_LOG_STREAM_NAME").unwrap_or_default();
         let process = format!("{name}/{stream}/{}/{}", std::process::id(), clock.now().as_millis());
-        let store = AwsStore::new(&config, names, &process);
-        let stack = setting("STACK").unwrap_or_default();
-        Ok(Self { name, stack, config, store, clock, process, invocations: AtomicU64::new(0), arrivals: AtomicU64::new(0) })
+        let (stack, names) = (setting("STACK").unwrap_or_default(), StackNames::from(setting)?);
+        let function = Self { name, stack, names, clock, process, invocations: AtomicU64::new(0), arrivals: AtomicU64::new(0) };
+        Ok(Box::leak(Box::new(function)))
+    }
+
+    /// The stack that it belongs to, and how AWS is reached.
+    pub async fn connect(&self) -> (SdkConfig, AwsStore) {
+        let config = aws_config::defaults(BehaviorVersion::latest()).load().await;
+        let store = AwsStore::new(&config, self.names.clone(), &self.process);
+        (config, store)
     }
 
     /// A name for one request, never given twice.
@@ -82,6 +87,29 @@ impl Function {
             Diagnostic { error_type: fault.code.into_owned(), error_message: fault.message }
         })
     }
+}
+
+/// What a function needs for its work, made while the first piece of it is already asked for: a cold start does not
+/// wait until certificates are read and clients are made.
+#[derive(Clone)]
+pub struct Meanwhile<T>(Shared<BoxFuture<'static, Result<T, Fault>>>);
+
+impl<T: Clone + Send + Sync + 'static> Meanwhile<T> {
+    /// Begins to make it, on a thread of its own: it is all computing, and would keep the request for work waiting.
+    pub fn making(making: impl Future<Output = Result<T, Fault>> + Send + 'static) -> Self {
+        let runtime = Handle::current();
+        let made = tokio::task::spawn_blocking(move || runtime.block_on(making)).map(|made| made.unwrap_or_else(|_| Err(unmade())));
+        Self(made.boxed().shared())
+    }
+
+    /// It, as soon as it is made.
+    pub async fn get(&self) -> Result<T, Fault> {
+        self.0.clone().await
+    }
+}
+
+fn unmade() -> Fault {
+    Fault::retryable("function.start", "the function could not be made ready").remedy("the log of this process says why")
 }
 
 /// When an invocation is cut off.

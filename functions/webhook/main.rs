@@ -8,13 +8,14 @@ use lambda_http::{Error, Request, RequestExt as _, Service as _, service_fn};
 use tidemark_aws::{AwsSecrets, AwsStore};
 use tidemark_domain::Timestamp;
 use tidemark_domain::contract::Metrics;
-use tidemark_edge::{Receive, receiving, service};
-use tidemark_functions::{Function, SystemClock, setting};
+use tidemark_edge::{Handshake, Receive, receiving, service};
+use tidemark_functions::{Function, Meanwhile, SystemClock, setting};
 use tidemark_pipeline::detect::webhook::ReceivePorts;
 use tidemark_pipeline::ports::Clock as _;
 
 struct Webhook {
-    function: Function,
+    function: &'static Function,
+    store: AwsStore,
     secrets: AwsSecrets<SystemClock>,
 }
 
@@ -24,7 +25,7 @@ impl Receive for Webhook {
     type Intake = AwsStore;
 
     fn receive_ports(&self) -> ReceivePorts<'_, AwsStore, AwsSecrets<SystemClock>, AwsStore> {
-        ReceivePorts { sources: &self.function.store, secrets: &self.secrets, intake: &self.function.store }
+        ReceivePorts { sources: &self.store, secrets: &self.secrets, intake: &self.store }
     }
 
     fn arrival(&self) -> String {
@@ -38,29 +39,33 @@ impl Receive for Webhook {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
-    let function = Function::start("webhook").await?;
-    let secrets = AwsSecrets::new(&function.config, setting("SECRET_PREFIX"), SystemClock);
-    let edge = Arc::new(Webhook { function, secrets });
-    let router = service(receiving(), Arc::clone(&edge), "deliveries go to /v1/webhooks/SOURCE");
-    lambda_http::run(service_fn(|request: Request| {
-        let (edge, mut router) = (Arc::clone(&edge), router.clone());
-        async move {
-            let context = request.lambda_context();
-            let work = async {
-                let response = router.call(request).await.unwrap_or_else(|never| match never {});
-                let is = |yes: bool| Some(u64::from(yes));
-                let status = response.status().as_u16();
-                let metrics = Metrics {
-                    accepted: is(status == 202),
-                    dedupe_hits: is(status == 200),
-                    refused: is((400..500).contains(&status)),
-                    failed: is(status >= 500),
-                    ..Metrics::default()
-                };
-                (Ok(response), metrics)
+    let function = Function::start("webhook")?;
+    let ready = &Meanwhile::making(async {
+        let (config, store) = function.connect().await;
+        let secrets = AwsSecrets::new(&config, setting("SECRET_PREFIX"), SystemClock);
+        Ok(service(receiving(), Arc::new(Webhook { function, store, secrets }), "deliveries go to /v1/webhooks/SOURCE"))
+    });
+    lambda_http::run(service_fn(|request: Request| async move {
+        let context = request.lambda_context();
+        let work = async {
+            let mut router = match ready.get().await {
+                Ok(router) => router,
+                Err(fault) => return (Err(fault), Metrics::default()),
             };
-            edge.function.measured(&context, work).await
-        }
+            let response = router.call(request).await.unwrap_or_else(|never| match never {});
+            let is = |yes: bool| Some(u64::from(yes));
+            let status = response.status().as_u16();
+            let is_handshake = response.extensions().get::<Handshake>().is_some();
+            let metrics = Metrics {
+                accepted: is(status == 202),
+                dedupe_hits: is(status == 200 && !is_handshake),
+                refused: is((400..500).contains(&status)),
+                failed: is(status >= 500),
+                ..Metrics::default()
+            };
+            (Ok(response), metrics)
+        };
+        function.measured(&context, work).await
     }))
     .await
 }

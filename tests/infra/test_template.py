@@ -102,7 +102,7 @@ def routes(template):
     """The public paths, and that only webhooks and the health check are open to all."""
     found = {r["Properties"]["RouteKey"]: r["Properties"]["AuthorizationType"] for r in of(template, "AWS::ApiGatewayV2::Route").values()}
     feed = {"Ref": "FeedAuthorization"}
-    wanted = {"POST /v1/webhooks/{source}": "NONE", "GET /healthz": "NONE"}
+    wanted = {f"{method} /v1/webhooks/{{source}}": "NONE" for method in ("POST", "GET", "OPTIONS")} | {"GET /healthz": "NONE"}
     paths = ["changes", "changes/{id}", "explain/{id}", "sources", "documents/{key+}", "artifacts/{sha256}"]
     wanted |= {f"GET /v1/{path}": feed for path in paths}
     default = template["Parameters"]["FeedAuthorization"]["Default"]
@@ -376,6 +376,7 @@ PLANTED = [
     (permissions, without(R, "InboxBucket", "DependsOn")),
     (routes, having("NONE", R, "ChangesRoute", P, "AuthorizationType")),
     (routes, without(R, "ExplainRoute")),
+    (routes, without(R, "WebhookHandshakeRoute")),
     (routes, having("NONE", "Parameters", "FeedAuthorization", "Default")),
     *((retained, without(R, name, "DeletionPolicy")) for name in ("LedgerTable", "RestrictedBucket", "DeadLetterQueue")),
     (retained, having("Delete", R, "InboxBucket", "UpdateReplacePolicy")),

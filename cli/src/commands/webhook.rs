@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use futures_util::future::join_all;
 use serde_json::json;
 use tidemark_domain::Fault;
-use tidemark_domain::webhook::sign;
+use tidemark_domain::webhook::{key_query, sample_body, sign};
 use tidemark_pipeline::ports::{Clock, Secrets};
 use tidemark_upstream::Sender;
 
@@ -29,7 +29,7 @@ pub(crate) async fn send(node: &Node, args: &SendArgs, json: bool) -> Result<Exi
     let delivery_id = args.id.clone().unwrap_or_else(|| format!("msg_{}_{}", std::process::id(), now.as_millis()));
     let body = match (&args.body, args.uri.as_ref().or(source.url.as_ref())) {
         (Some(body), _) => body.clone(),
-        (None, Some(uri)) => body_naming(&plan.uri_pointer, uri),
+        (None, Some(uri)) => sample_body(plan, &delivery_id, uri),
         (None, None) => {
             return Err(Fault::rejected("cli.no_uri", format!("source `{}` has no url of its own", source.id))
                 .remedy("say what changed with --uri"));
@@ -37,7 +37,10 @@ pub(crate) async fn send(node: &Node, args: &SendArgs, json: bool) -> Result<Exi
     };
     let headers = sign(plan, secret, &delivery_id, now, body.as_bytes())?;
     let to = args.to.as_deref().unwrap_or(&node.api_url);
-    let url = format!("{}/v1/webhooks/{}", to.trim_end_matches('/'), source.id);
+    let mut url = format!("{}/v1/webhooks/{}", to.trim_end_matches('/'), source.id);
+    if let Some(query) = key_query(plan, secret) {
+        url = format!("{url}?{query}");
+    }
     let sender = Sender::new()?;
     let copies = (0..args.copies).map(|_| sender.post(&url, &headers, body.clone().into()));
     let mut answers: BTreeMap<(u16, String), u64> = BTreeMap::new();
@@ -61,13 +64,4 @@ pub(crate) async fn send(node: &Node, args: &SendArgs, json: bool) -> Result<Exi
         output::line(&format!("  more: tidemark explain {delivery_id}"));
     }
     Ok(if refused { ExitCode::FAILURE } else { ExitCode::SUCCESS })
-}
-
-/// A JSON object with `uri` where `pointer` looks for it.
-fn body_naming(pointer: &str, uri: &str) -> String {
-    let value = pointer.split('/').skip(1).collect::<Vec<_>>().into_iter().rev().fold(json!(uri), |inner, member| {
-        let member = member.replace("~1", "/").replace("~0", "~");
-        json!({ member: inner })
-    });
-    value.to_string()
 }

@@ -11,8 +11,8 @@ use crate::ids::{EntityId, EntityKey, SourceId};
 use crate::pace::Pace;
 use crate::s3_uri::{is_s3, s3_normal, s3_parts};
 
-/// How a secret may be referred to.
-const SECRET_SCHEMES: [&str; 3] = ["env:", "file:", "secretsmanager:"];
+pub use crate::webhook::{CloudEventsScheme, HmacScheme, SignatureEncoding, WebhookPlan, WebhookScheme};
+
 /// Most prefixes, secrets or pins of one source.
 pub const LIST_ITEMS_MAX: usize = 32;
 /// Largest object fetched unless the source says otherwise: 5 GiB.
@@ -99,75 +99,6 @@ impl PollPlan {
     pub fn bounds_s(&self) -> (u64, u64) {
         (self.min_s.unwrap_or(self.every_s / 10).max(1), self.max_s.unwrap_or(self.every_s.saturating_mul(10)).max(1))
     }
-}
-
-/// How a provider signs.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case", tag = "scheme")]
-pub enum WebhookScheme {
-    /// Standard Webhooks: `v1` with a `whsec_…` secret, `v1a` with a `whpk_…` public key.
-    StandardWebhooks,
-    /// GitHub's `X-Hub-Signature-256`.
-    Github,
-    /// Any other HMAC-SHA256 over the body.
-    Hmac(HmacScheme),
-}
-
-/// Where an HMAC-SHA256 is found and what it covers.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct HmacScheme {
-    /// The header with the signature.
-    pub signature_header: String,
-    /// What stands before the signature in that header, such as `sha256=`.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub signature_prefix: String,
-    /// How the signature is written.
-    #[serde(default)]
-    pub encoding: SignatureEncoding,
-    /// What is signed: a template of `{id}`, `{timestamp}` and `{body}`. `{body}` alone if left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub signed: Option<String>,
-    /// The header with the time of signing, in seconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub timestamp_header: Option<String>,
-    /// The header with the delivery's id.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub id_header: Option<String>,
-}
-
-/// How a signature is written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum SignatureEncoding {
-    /// Hex digits.
-    #[default]
-    Hex,
-    /// Standard base64.
-    Base64,
-}
-
-/// How a provider may call us.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct WebhookPlan {
-    /// How it signs.
-    #[serde(flatten)]
-    pub scheme: WebhookScheme,
-    /// Where the secrets are: `env:NAME`, `file:PATH` or, on a stack, `secretsmanager:NAME`. All of them are valid, for rotation.
-    pub secrets: Vec<String>,
-    /// JSON pointer to the URI that changed; without a hit, `url` is looked at.
-    #[serde(default = "default_uri_pointer")]
-    pub uri_pointer: String,
-    /// How far the time of signing may be off.
-    #[serde(default = "default_tolerance_s")]
-    pub tolerance_s: u64,
-}
-
-fn default_uri_pointer() -> String {
-    "/source_uri".into()
-}
-
-fn default_tolerance_s() -> u64 {
-    300
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
@@ -274,37 +205,6 @@ impl Source {
         }
         let entity = normal.parse().map_err(|reason: String| outside(&reason))?;
         Ok((EntityKey { source: self.id.clone(), entity }, normal))
-    }
-}
-
-impl WebhookPlan {
-    fn wrongs(&self) -> Vec<String> {
-        let mut wrong = Vec::new();
-        if self.secrets.is_empty() {
-            wrong.push("`webhook` needs at least one secret: without one every delivery is refused".into());
-        }
-        if self.secrets.len() > LIST_ITEMS_MAX {
-            wrong.push(format!("`webhook` takes at most {LIST_ITEMS_MAX} secrets"));
-        }
-        if self.secrets.iter().any(|secret| !SECRET_SCHEMES.iter().any(|scheme| secret.starts_with(scheme))) {
-            wrong.push("a webhook secret is written as env:NAME, file:PATH or secretsmanager:NAME, never in the file itself".into());
-        }
-        if !self.uri_pointer.is_empty() && !self.uri_pointer.starts_with('/') {
-            wrong.push("`uri_pointer` is a JSON pointer and starts with /".into());
-        }
-        if let WebhookScheme::Hmac(scheme) = &self.scheme {
-            let signed = scheme.signed.as_deref().unwrap_or("{body}");
-            if !signed.contains("{body}") {
-                wrong.push("`signed` must contain {body}, or anybody could send another one".into());
-            }
-            if signed.contains("{timestamp}") != scheme.timestamp_header.is_some() {
-                wrong.push("`timestamp_header` and {timestamp} in `signed` belong together".into());
-            }
-            if signed.contains("{id}") && scheme.id_header.is_none() {
-                wrong.push("{id} in `signed` needs `id_header`".into());
-            }
-        }
-        wrong
     }
 }
 

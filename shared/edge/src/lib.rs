@@ -13,7 +13,7 @@ use tidemark_domain::Fault;
 
 pub use problem::Problem;
 pub use read::{Bytes, Read, reading};
-pub use receive::{Receive, receiving};
+pub use receive::{Handshake, Receive, receiving};
 
 /// `routes` of `edge` as a service; whatever is not among them is answered with a problem, and `nothing_here`.
 pub fn service<E: Send + Sync + 'static>(routes: Router<Arc<E>>, edge: Arc<E>, nothing_here: &'static str) -> Router {

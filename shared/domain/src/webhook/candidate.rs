@@ -1,9 +1,11 @@
 //! From a verified delivery to a candidate. The payload only says where to look, and only inside the
 //! source's own prefixes (I10); whether anything changed is for the handler to find out (I1).
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::{VerifiedDelivery, code};
+use super::delivery::{checked_id, scoped_id};
+use super::presets::{Layout, layout};
+use super::{VerifiedDelivery, WebhookScheme, code};
 use crate::candidate::{Candidate, HintKey};
 use crate::contract::Detector;
 use crate::fault::Fault;
@@ -20,21 +22,60 @@ pub fn candidate(source: &Source, verified: &VerifiedDelivery<'_>, now: Timestam
         Fault::rejected(code::UNKNOWN_SOURCE, format!("source `{}` takes no webhooks", source.id))
             .remedy("add a `webhook` section to it in the sources file")
     })?;
-    let payload = parsed(verified.body)?;
+    let layout = layout(&plan.scheme);
+    let payload = event(&plan.scheme, verified)?;
+    let delivery_id = verified.delivery_id.clone().or_else(|| event_id(layout, &payload));
     let (key, uri) = source.entity_at(named_uri(source, &payload, &plan.uri_pointer)?)?;
     Ok(Candidate {
         key,
         uri,
         detector: Detector::Webhook,
-        deletion: is_deletion(&payload),
-        version_hint: version_hint(&payload),
+        deletion: is_deletion(layout, &payload),
+        version_hint: version_hint(layout, &payload),
         order: None,
         detected_at: verified.signed_at.unwrap_or(now),
         received_at: now,
-        hint: verified.delivery_id.as_deref().map(|id| HintKey::delivery(&source.id, id)),
+        hint: delivery_id.as_deref().map(|id| HintKey::delivery(&source.id, id)),
         arrival: String::new(),
         notes: None,
     })
+}
+
+/// The one event of a delivery. Pointers start in it, however the provider wraps it.
+fn event(scheme: &WebhookScheme, verified: &VerifiedDelivery<'_>) -> Result<Value, Fault> {
+    let payload = parsed(verified.body)?;
+    match scheme {
+        WebhookScheme::AzureEventgrid => only_one(payload),
+        WebhookScheme::Cloudevents(_) => match &verified.event_type {
+            Some(kind) => Ok(json!({ "type": kind, "data": payload })),
+            None => only_one(payload),
+        },
+        WebhookScheme::StandardWebhooks
+        | WebhookScheme::Github
+        | WebhookScheme::Gitlab
+        | WebhookScheme::Stripe
+        | WebhookScheme::Slack
+        | WebhookScheme::Shopify
+        | WebhookScheme::Arcgis
+        | WebhookScheme::Hmac(_) => Ok(payload),
+    }
+}
+
+/// The event in a list of one. Of several, the first would hide the others.
+fn only_one(mut payload: Value) -> Result<Value, Fault> {
+    let Some(events) = payload.as_array_mut() else { return Ok(payload) };
+    let count = events.len();
+    match events.pop() {
+        Some(event) if count == 1 => Ok(event),
+        Some(_) | None => Err(Fault::rejected(code::BATCH, format!("a delivery has one event, and this one has {count}"))
+            .remedy("let the provider send events one by one (Event Grid: at most 1 event per batch)")),
+    }
+}
+
+/// The id that an event has in itself; one that could not stand in a header is none.
+fn event_id(layout: &Layout, payload: &Value) -> Option<String> {
+    let text = |pointer: &str| checked_id(payload.pointer(pointer)?.as_str()?.as_bytes()).ok().filter(|id| !id.trim().is_empty());
+    Some(scoped_id(layout.id_scope.and_then(text), text(layout.id?)?))
 }
 
 /// The body as JSON. The parser's own limit on depth stays on (I14).
@@ -59,12 +100,13 @@ fn named_uri<'a>(source: &'a Source, payload: &'a Value, pointer: &str) -> Resul
     }
 }
 
-fn is_deletion(payload: &Value) -> bool {
-    payload.get("type").and_then(Value::as_str).is_some_and(|kind| kind == "delete" || kind.ends_with(".deleted"))
+fn is_deletion(layout: &Layout, payload: &Value) -> bool {
+    let says_so = |kind: &str| kind == "delete" || kind.ends_with(".deleted") || kind == "Microsoft.Storage.BlobDeleted";
+    payload.pointer(layout.kind).and_then(Value::as_str).is_some_and(says_so)
 }
 
-fn version_hint(payload: &Value) -> Option<String> {
-    let hint = ["version_hint", "etag"].iter().find_map(|name| payload.get(name)?.as_str())?;
+fn version_hint(layout: &Layout, payload: &Value) -> Option<String> {
+    let hint = layout.version.iter().find_map(|pointer| payload.pointer(pointer)?.as_str())?;
     let is_usable = !hint.is_empty() && hint.len() <= VERSION_HINT_BYTES_MAX && !hint.chars().any(char::is_control);
     is_usable.then(|| hint.to_owned())
 }
@@ -90,14 +132,15 @@ mod tests {
     }
 
     fn of(source: &Source, id: Option<&str>, body: &[u8]) -> Result<Candidate, Fault> {
-        let verified = VerifiedDelivery { delivery_id: id.map(str::to_owned), signed_at: None, body };
+        let verified = VerifiedDelivery { delivery_id: id.map(str::to_owned), signed_at: None, event_type: None, body };
         candidate(source, &verified, Timestamp::from_millis(NOW))
     }
 
     #[test]
     fn the_payload_says_where_to_look() {
         let body = br#"{"type":"dataset.deleted","etag":"\"9b\"","data":{"uri":"https://EXAMPLE.org/data/x"}}"#;
-        let verified = VerifiedDelivery { delivery_id: Some("d|1".into()), signed_at: Some(Timestamp::from_millis(NOW - 5000)), body };
+        let signed_at = Some(Timestamp::from_millis(NOW - 5000));
+        let verified = VerifiedDelivery { delivery_id: Some("d|1".into()), signed_at, event_type: None, body };
         let seen = candidate(&source(), &verified, Timestamp::from_millis(NOW)).unwrap();
         assert_eq!((seen.uri.as_str(), seen.key.entity.as_str()), ("https://example.org/data/x", "https://example.org/data/x"));
         assert_eq!(seen.detector, Detector::Webhook);
@@ -122,6 +165,62 @@ mod tests {
         for hint in ["x".repeat(VERSION_HINT_BYTES_MAX + 1), String::new(), "a\nb".into()] {
             let body = serde_json::to_vec(&serde_json::json!({ "version_hint": hint })).unwrap();
             assert_eq!(of(&source(), None, &body).unwrap().version_hint, None);
+        }
+    }
+
+    fn source_of(scheme: &str) -> Source {
+        let plan = json!({ "scheme": scheme, "secrets": ["env:S"] });
+        Source { webhook: Some(serde_json::from_value(plan).unwrap()), ..source() }
+    }
+
+    /// Where `body` makes a source of `scheme` look, whether for a deletion, and the hint and the version.
+    fn seen(scheme: &str, body: &Value) -> (String, bool, Option<String>, Option<String>) {
+        let seen = of(&source_of(scheme), None, &serde_json::to_vec(body).unwrap()).unwrap();
+        (seen.uri, seen.deletion, seen.hint.map(|hint| hint.key), seen.version_hint)
+    }
+
+    #[test]
+    fn each_providers_own_event_says_where_to_look() {
+        let (own, blob) = ("https://example.org/a.json", "https://example.org/data/b.csv");
+        let grid = |kind: &str| json!([{ "id": "g1", "topic": "/t", "eventType": kind, "data": { "url": blob, "eTag": "0x8D" } }]);
+        let cloud =
+            json!({ "specversion": "1.0", "id": "c1", "source": "/s", "type": "x.v1.deleted", "data": { "url": blob, "etag": "e" } });
+        let arcgis = json!([{ "layerId": 0, "changesUrl": "https://elsewhere.example/extractChanges", "events": ["FeaturesCreated"] }]);
+        let text = |text: &str| Some(text.to_owned());
+        for (scheme, body, expected) in [
+            ("azure-eventgrid", grid("Microsoft.Storage.BlobCreated"), (blob.into(), false, text("delivery|s|/t g1"), text("0x8D"))),
+            ("azure-eventgrid", grid("Microsoft.Storage.BlobDeleted"), (blob.into(), true, text("delivery|s|/t g1"), text("0x8D"))),
+            ("cloudevents", cloud.clone(), (blob.into(), true, text("delivery|s|/s c1"), text("e"))),
+            ("cloudevents", json!([cloud]), (blob.into(), true, text("delivery|s|/s c1"), text("e"))),
+            ("stripe", json!({ "id": "evt_1", "type": "product.updated" }), (own.into(), false, text("delivery|s|evt_1"), None)),
+            ("slack", json!({ "event_id": "Ev1", "type": "event_callback" }), (own.into(), false, text("delivery|s|Ev1"), None)),
+            ("arcgis", arcgis, (own.into(), false, None, None)),
+            // An id of the payload counts only where the provider is known to repeat it.
+            ("gitlab", json!({ "id": "1" }), (own.into(), false, None, None)),
+            ("stripe", json!({ "id": 7 }), (own.into(), false, None, None)),
+            ("slack", json!({ "event_id": "a\nb" }), (own.into(), false, None, None)),
+        ] {
+            assert_eq!(seen(scheme, &body), expected, "{scheme}");
+        }
+    }
+
+    #[test]
+    fn the_data_of_an_event_in_binary_form_is_read_as_in_the_structured_one() {
+        let body = br#"{"url":"https://example.org/data/b.csv"}"#;
+        let verified = VerifiedDelivery { delivery_id: Some("/s c1".into()), signed_at: None, event_type: Some("x.deleted".into()), body };
+        let seen = candidate(&source_of("cloudevents"), &verified, Timestamp::from_millis(NOW)).unwrap();
+        assert_eq!((seen.uri.as_str(), seen.deletion), ("https://example.org/data/b.csv", true));
+        assert_eq!(seen.hint.unwrap().key, "delivery|s|/s c1");
+    }
+
+    #[test]
+    fn a_list_of_events_hides_none() {
+        for scheme in ["azure-eventgrid", "cloudevents"] {
+            for body in [json!([]), json!([{}, {}]), json!([{}, {}, {}])] {
+                let fault = of(&source_of(scheme), None, &serde_json::to_vec(&body).unwrap()).unwrap_err();
+                assert_eq!((fault.code.as_ref(), rejection_status(&fault)), (code::BATCH, 413), "{scheme} {body}");
+                assert!(fault.message.contains(&format!("has {}", body.as_array().unwrap().len())), "{fault}");
+            }
         }
     }
 

@@ -1,6 +1,9 @@
 //! What arrives, before and after it is believed. Neither form shows its payload when it is printed.
 
+use std::borrow::Cow;
 use std::fmt;
+
+use url::form_urlencoded;
 
 use super::code;
 use crate::fault::Fault;
@@ -8,19 +11,28 @@ use crate::time::Timestamp;
 
 /// Longest time of signing, in digits: the year 33658, and far from overflow.
 const TIMESTAMP_DIGITS_MAX: usize = 12;
+/// Longest query of a URL in which a parameter is looked for.
+const QUERY_BYTES_MAX: usize = 4096;
 
-/// A delivery as it came from the network: header pairs and raw body bytes, nothing believed.
+/// A delivery as it came from the network: header pairs, the query of its URL and raw body bytes, nothing believed.
 ///
 /// From a `HeaderMap`: `RawDelivery::new(headers.iter().map(|(n, v)| (n.as_str(), v.as_bytes())), &body)`.
 pub struct RawDelivery<'a> {
     headers: Vec<(&'a str, &'a [u8])>,
+    query: &'a str,
     body: &'a [u8],
 }
 
 impl<'a> RawDelivery<'a> {
     /// The delivery with these headers, repeated ones included, and these body bytes as they were sent.
     pub fn new(headers: impl IntoIterator<Item = (&'a str, &'a [u8])>, body: &'a [u8]) -> Self {
-        Self { headers: headers.into_iter().collect(), body }
+        Self { headers: headers.into_iter().collect(), query: "", body }
+    }
+
+    /// The same delivery, sent to a URL with this query: some providers put their key there.
+    #[must_use]
+    pub fn with_query(self, query: Option<&'a str>) -> Self {
+        Self { query: query.unwrap_or_default(), ..self }
     }
 
     /// The raw body.
@@ -35,6 +47,23 @@ impl<'a> RawDelivery<'a> {
         if values.next().is_some() {
             return Err(Fault::rejected(code::HEADER_REPEATED, format!("the delivery has more than one `{name}` header"))
                 .remedy("send it once; a proxy on the way may have added the second"));
+        }
+        Ok(first)
+    }
+
+    /// The parameter `name` of the URL, decoded. Two of them are refused, as with headers.
+    pub(super) fn parameter(&self, name: &str) -> Result<Option<Cow<'a, str>>, Fault> {
+        if self.query.len() > QUERY_BYTES_MAX {
+            return Err(Fault::rejected(
+                code::QUERY_TOO_LONG,
+                format!("the query of a delivery's URL has at most {QUERY_BYTES_MAX} bytes"),
+            ));
+        }
+        let mut values = form_urlencoded::parse(self.query.as_bytes()).filter(|(key, _)| key == name).map(|(_, value)| value);
+        let first = values.next();
+        if values.next().is_some() {
+            return Err(Fault::rejected(code::HEADER_REPEATED, format!("the delivery's URL has more than one parameter `{name}`"))
+                .remedy("give it once in the URL that is registered at the provider"));
         }
         Ok(first)
     }
@@ -71,7 +100,9 @@ pub struct VerifiedDelivery<'a> {
     pub delivery_id: Option<String>,
     /// When the provider signed it.
     pub signed_at: Option<Timestamp>,
-    /// The bytes that were signed.
+    /// What kind of event it is, where a header says so and the body is only the event's data.
+    pub event_type: Option<String>,
+    /// The bytes that were signed, or came with the key.
     pub body: &'a [u8],
 }
 
@@ -80,6 +111,7 @@ impl fmt::Debug for VerifiedDelivery<'_> {
         f.debug_struct("VerifiedDelivery")
             .field("delivery_id", &self.delivery_id)
             .field("signed_at", &self.signed_at)
+            .field("event_type", &self.event_type)
             .field("body_bytes", &self.body.len())
             .finish()
     }
@@ -91,6 +123,14 @@ pub(super) fn checked_id(id: &[u8]) -> Result<&str, Fault> {
         .ok()
         .filter(|id| !id.is_empty() && id.bytes().all(|b| b.is_ascii_graphic() || b == b' '))
         .ok_or_else(|| Fault::rejected(code::ID_MALFORMED, "the delivery's id is not printable ASCII"))
+}
+
+/// An id that is unique only within `scope`, as one that is unique everywhere.
+pub(super) fn scoped_id(scope: Option<&str>, id: &str) -> String {
+    match scope {
+        Some(scope) => format!("{scope} {id}"),
+        None => id.to_owned(),
+    }
 }
 
 /// The fault of a delivery without the id that its signature covers.
@@ -108,6 +148,18 @@ pub(super) fn signature_malformed(header: &str) -> Fault {
 pub(super) fn signature_mismatch() -> Fault {
     Fault::rejected(code::SIGNATURE_MISMATCH, "the delivery's signature was made with another secret, or over other bytes")
         .remedy("compare the secret at the provider with the one configured here; a proxy must not rewrite bodies")
+}
+
+/// The fault of a delivery without the key that its scheme wants in `place`.
+pub(super) fn key_missing(place: &str) -> Fault {
+    Fault::rejected(code::KEY_MISSING, format!("the delivery has no key in {place}"))
+        .remedy("give the key to the provider, as its documentation says, or correct `scheme` in the sources file")
+}
+
+/// The fault of a key that is not one of ours.
+pub(super) fn key_mismatch(place: &str) -> Fault {
+    Fault::rejected(code::KEY_MISMATCH, format!("the delivery has another key in {place} than is configured here"))
+        .remedy("compare the key at the provider with the secret configured here; percent-encode it where it is part of a URL")
 }
 
 /// The moment that `text` names in seconds, if it is within `tolerance_s` of `now` on either side.
@@ -136,6 +188,18 @@ mod tests {
         assert_eq!(delivery.header("x-one").unwrap(), Some(b"1".as_slice()));
         assert_eq!(delivery.header("x-none").unwrap(), None);
         assert_eq!(delivery.header("X-Two").unwrap_err().code, code::HEADER_REPEATED);
+    }
+
+    #[test]
+    fn parameters_are_decoded_and_found_only_once() {
+        let with = |query| RawDelivery::new([], b"").with_query(query);
+        assert_eq!(with(Some("a=1&code=s%2Bcr%26t&b")).parameter("code").unwrap().as_deref(), Some("s+cr&t"));
+        for none in [None, Some(""), Some("Code=1"), Some("xcode=1&code1=2")] {
+            assert_eq!(with(none).parameter("code").unwrap(), None, "{none:?}");
+        }
+        assert_eq!(with(Some("code=1&code=1")).parameter("code").unwrap_err().code, code::HEADER_REPEATED);
+        let long = "x".repeat(QUERY_BYTES_MAX + 1);
+        assert_eq!(with(Some(&long)).parameter("code").unwrap_err().code, code::QUERY_TOO_LONG);
     }
 
     #[test]

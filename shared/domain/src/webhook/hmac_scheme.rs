@@ -1,4 +1,4 @@
-//! Any other HMAC-SHA256, by configuration: Slack, Shopify, Stripe and plain ones.
+//! HMAC-SHA256 by settings: those of a preset, or those of the sources file.
 //!
 //! Where `timestamp_header` names the signature header itself, that header is a list in Stripe's form:
 //! `t=<seconds>,<prefix><signature>,...`.
@@ -8,9 +8,9 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::code;
 use super::delivery::{RawDelivery, VerifiedDelivery, id_missing, signature_malformed, signature_mismatch, signing_time};
+use super::plan::{HmacScheme, SignatureEncoding};
 use super::secrets::{SecretSet, TAG_BYTES};
 use crate::fault::Fault;
-use crate::source::{HmacScheme, SignatureEncoding};
 use crate::time::Timestamp;
 
 /// Most items in a combined header (I14).
@@ -46,7 +46,7 @@ pub(super) fn verify<'a>(
     if !secrets.made_any_tag(&signed, &tags) {
         return Err(signature_mismatch());
     }
-    Ok(VerifiedDelivery { delivery_id: id.map(str::to_owned), signed_at, body: delivery.body() })
+    Ok(VerifiedDelivery { delivery_id: id.map(str::to_owned), signed_at, event_type: None, body: delivery.body() })
 }
 
 pub(super) fn sign(

@@ -3,22 +3,32 @@
 //! A [`RawDelivery`] becomes a [`VerifiedDelivery`] only through [`verify`], over the raw bytes and in
 //! constant time, and only that becomes a [`Candidate`](crate::Candidate). Every doubt is a rejection
 //! with a stable code; what a rejection says contains no secret, no expected signature and no payload.
+//! What providers are alike in stands in `presets`; a file has the name of a provider only where it differs.
 
+mod arcgis;
 mod candidate;
+mod cloudevents;
 mod delivery;
-mod github;
+mod event_grid;
+mod gitlab;
+mod handshake;
 mod hmac_scheme;
+mod plan;
+mod presets;
 mod rejection;
+mod sample;
 mod secrets;
 mod standard;
 
 use crate::fault::Fault;
-use crate::source::{WebhookPlan, WebhookScheme};
 use crate::time::Timestamp;
 
 pub use candidate::candidate;
 pub use delivery::{RawDelivery, VerifiedDelivery};
+pub use handshake::{Answer, Asking, challenge, greet, no_handshake};
+pub use plan::{CloudEventsScheme, HmacScheme, SignatureEncoding, WebhookPlan, WebhookScheme};
 pub use rejection::{code, rejection_status};
+pub use sample::sample_body;
 pub use secrets::SecretSet;
 
 /// Checks who sent `delivery`, and when. Any of `secrets` may have signed it, so that they can rotate.
@@ -28,20 +38,63 @@ pub fn verify<'a>(
     secrets: &SecretSet,
     now: Timestamp,
 ) -> Result<VerifiedDelivery<'a>, Fault> {
+    let hmac = |scheme: &HmacScheme| hmac_scheme::verify(delivery, scheme, plan.tolerance_s, secrets, now);
     match &plan.scheme {
         WebhookScheme::StandardWebhooks => standard::verify(delivery, plan.tolerance_s, secrets, now),
-        WebhookScheme::Github => hmac_scheme::verify(delivery, &github::scheme(), plan.tolerance_s, secrets, now),
-        WebhookScheme::Hmac(scheme) => hmac_scheme::verify(delivery, scheme, plan.tolerance_s, secrets, now),
+        WebhookScheme::Gitlab => gitlab::verify(delivery, plan.tolerance_s, secrets, now),
+        WebhookScheme::Github => hmac(&presets::GITHUB.scheme()),
+        WebhookScheme::Stripe => hmac(&presets::STRIPE.scheme()),
+        WebhookScheme::Slack => hmac(&presets::SLACK.scheme()),
+        WebhookScheme::Shopify => hmac(&presets::SHOPIFY.scheme()),
+        WebhookScheme::Hmac(scheme) => hmac(scheme),
+        WebhookScheme::Arcgis => arcgis::verify(delivery, secrets),
+        WebhookScheme::AzureEventgrid => event_grid::verify(delivery, secrets),
+        WebhookScheme::Cloudevents(_) => cloudevents::verify(delivery, secrets),
     }
 }
 
-/// The headers of a delivery that [`verify`] accepts: for trying a source out, and for tests.
+/// The headers of a delivery that [`verify`] accepts, if it is sent with the query of [`key_query`]: for trying a
+/// source out, and for tests.
 pub fn sign(plan: &WebhookPlan, secret: &str, delivery_id: &str, now: Timestamp, body: &[u8]) -> Result<Vec<(String, String)>, Fault> {
     delivery::checked_id(delivery_id.as_bytes())?;
     let secrets = SecretSet::new(&plan.scheme, vec![secret.to_owned()])?;
+    let hmac = |scheme: &HmacScheme| hmac_scheme::sign(scheme, &secrets, delivery_id, now, body);
     match &plan.scheme {
         WebhookScheme::StandardWebhooks => standard::sign(&secrets, delivery_id, now, body),
-        WebhookScheme::Github => hmac_scheme::sign(&github::scheme(), &secrets, delivery_id, now, body),
-        WebhookScheme::Hmac(scheme) => hmac_scheme::sign(scheme, &secrets, delivery_id, now, body),
+        WebhookScheme::Gitlab if secrets.checks_signatures() => standard::sign(&secrets, delivery_id, now, body),
+        WebhookScheme::Gitlab => Ok(gitlab::with_token(sendable(secret)?, delivery_id)),
+        WebhookScheme::Github => hmac(&presets::GITHUB.scheme()),
+        WebhookScheme::Stripe => hmac(&presets::STRIPE.scheme()),
+        WebhookScheme::Slack => hmac(&presets::SLACK.scheme()),
+        WebhookScheme::Shopify => hmac(&presets::SHOPIFY.scheme()),
+        WebhookScheme::Hmac(scheme) => hmac(scheme),
+        WebhookScheme::Arcgis => arcgis::sign(&secrets, body),
+        WebhookScheme::AzureEventgrid => Ok(Vec::new()),
+        WebhookScheme::Cloudevents(_) => Ok(cloudevents::with_key(sendable(secret)?)),
     }
+}
+
+/// The query of the URL to which a delivery is sent, where the provider's key is a part of that.
+pub fn key_query(plan: &WebhookPlan, secret: &str) -> Option<String> {
+    match &plan.scheme {
+        WebhookScheme::AzureEventgrid => Some(event_grid::query(secret)),
+        WebhookScheme::StandardWebhooks
+        | WebhookScheme::Github
+        | WebhookScheme::Gitlab
+        | WebhookScheme::Stripe
+        | WebhookScheme::Slack
+        | WebhookScheme::Shopify
+        | WebhookScheme::Arcgis
+        | WebhookScheme::Cloudevents(_)
+        | WebhookScheme::Hmac(_) => None,
+    }
+}
+
+/// `key` as text that can stand in a header.
+fn sendable(key: &str) -> Result<&str, Fault> {
+    let is_sendable = key.bytes().all(|b| b.is_ascii_graphic() || b == b' ');
+    is_sendable.then_some(key).ok_or_else(|| {
+        Fault::rejected(code::SECRET_MALFORMED, "a webhook secret that is sent in a header must be printable ASCII")
+            .remedy("choose another one at the provider and here")
+    })
 }

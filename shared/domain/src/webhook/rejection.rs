@@ -20,7 +20,11 @@ pub mod code {
     pub const ID_MISSING: &str = "webhook.id_missing";
     /// The delivery id is not printable ASCII.
     pub const ID_MALFORMED: &str = "webhook.id_malformed";
-    /// A header that decides stands there more than once.
+    /// There is no key where the scheme wants one.
+    pub const KEY_MISSING: &str = "webhook.key_missing";
+    /// The key is not one of ours.
+    pub const KEY_MISMATCH: &str = "webhook.key_mismatch";
+    /// A header, or a parameter of the URL, that decides stands there more than once.
     pub const HEADER_REPEATED: &str = "webhook.header_repeated";
     /// There is no secret, or an empty one.
     pub const NO_SECRET: &str = "webhook.no_secret";
@@ -32,6 +36,16 @@ pub mod code {
     pub const BODY_MALFORMED: &str = "webhook.body_malformed";
     /// The body is larger than the receiver takes.
     pub const BODY_TOO_LARGE: &str = "webhook.body_too_large";
+    /// The query of the URL is longer than the receiver takes.
+    pub const QUERY_TOO_LONG: &str = "webhook.query_too_long";
+    /// A delivery holds more events than one, or none.
+    pub const BATCH: &str = "webhook.batch";
+    /// A handshake asks with something that cannot be answered.
+    pub const CHALLENGE_MALFORMED: &str = "webhook.challenge_malformed";
+    /// A handshake comes from a sender that is not wanted.
+    pub const ORIGIN_REFUSED: &str = "webhook.origin_refused";
+    /// The source's scheme has no handshake of this kind, or there is no such source.
+    pub const NO_HANDSHAKE: &str = "api.method";
     /// The payload names no URI, and the source has no `url` either.
     pub const URI_MISSING: &str = "webhook.uri_missing";
     /// What stands where the URI should be is not a string.
@@ -52,12 +66,19 @@ const STATUS: &[(&str, u16)] = &[
     (code::TIMESTAMP_STALE, 401),
     (code::ID_MISSING, 401),
     (code::ID_MALFORMED, 401),
+    (code::KEY_MISSING, 401),
+    (code::KEY_MISMATCH, 401),
     (code::HEADER_REPEATED, 401),
     (code::NO_SECRET, 401),
     (code::SECRET_MALFORMED, 401),
     (code::SCHEME_INVALID, 401),
     (code::BODY_MALFORMED, 400),
     (code::BODY_TOO_LARGE, 413),
+    (code::QUERY_TOO_LONG, 414),
+    (code::BATCH, 413),
+    (code::CHALLENGE_MALFORMED, 400),
+    (code::ORIGIN_REFUSED, 403),
+    (code::NO_HANDSHAKE, 405),
     (code::URI_MISSING, 422),
     (code::URI_MALFORMED, 422),
     (code::URI_OUTSIDE, 422),

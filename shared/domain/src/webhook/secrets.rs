@@ -5,12 +5,14 @@ use std::fmt;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_PAD_INDIFFERENT;
 use ed25519_dalek::{Signature, VerifyingKey};
+use hmac::digest::InvalidLength;
 use hmac::{Hmac, KeyInit, Mac};
-use sha2::Sha256;
+use sha2::{Digest, Sha256};
 
 use super::code;
+use super::plan::WebhookScheme;
 use crate::fault::Fault;
-use crate::source::{LIST_ITEMS_MAX, WebhookScheme};
+use crate::source::LIST_ITEMS_MAX;
 
 /// Bytes of an HMAC-SHA256.
 pub(super) const TAG_BYTES: usize = 32;
@@ -20,11 +22,13 @@ pub(super) const TAG_BYTES: usize = 32;
 pub struct SecretSet {
     shared: Vec<Hmac<Sha256>>,
     public: Vec<VerifyingKey>,
+    keys: Vec<Hmac<Sha256>>,
 }
 
 impl SecretSet {
     /// The secrets in the notation of `scheme`: `whsec_<base64>` and `whpk_<base64>` for Standard
-    /// Webhooks, the bytes of the string for the others. One bad secret refuses all of them.
+    /// Webhooks, either that or a plain token for GitLab, the bytes of the string for the others. One bad secret
+    /// refuses all of them.
     pub fn new(scheme: &WebhookScheme, secrets: Vec<String>) -> Result<Self, Fault> {
         if secrets.is_empty() {
             return Err(no_secret("there is no webhook secret"));
@@ -32,11 +36,18 @@ impl SecretSet {
         if secrets.len() > LIST_ITEMS_MAX {
             return Err(malformed(format!("there are more than {LIST_ITEMS_MAX} webhook secrets")));
         }
-        let mut set = Self { shared: Vec::new(), public: Vec::new() };
+        let mut set = Self { shared: Vec::new(), public: Vec::new(), keys: Vec::new() };
         for secret in &secrets {
             match scheme {
                 WebhookScheme::StandardWebhooks => set.add_standard(secret)?,
-                WebhookScheme::Github | WebhookScheme::Hmac(_) => set.add_shared(secret.as_bytes())?,
+                WebhookScheme::Gitlab if secret.starts_with("whsec_") => set.add_standard(secret)?,
+                WebhookScheme::Gitlab | WebhookScheme::AzureEventgrid | WebhookScheme::Cloudevents(_) => set.add_key(secret.as_bytes())?,
+                WebhookScheme::Github
+                | WebhookScheme::Stripe
+                | WebhookScheme::Slack
+                | WebhookScheme::Shopify
+                | WebhookScheme::Arcgis
+                | WebhookScheme::Hmac(_) => set.add_shared(secret.as_bytes())?,
             }
         }
         Ok(set)
@@ -64,6 +75,23 @@ impl SecretSet {
     pub(super) fn tag(&self, signed: &[&[u8]]) -> Option<Vec<u8>> {
         let key = self.shared.first()?.clone();
         Some(signed.iter().fold(key, |mac, part| mac.chain_update(part)).finalize().into_bytes().to_vec())
+    }
+
+    /// Is `given` one of the keys that are sent as they are? Takes the same time whatever it is.
+    pub(super) fn has_key(&self, given: &[u8]) -> bool {
+        let Ok(given) = stand_in(given) else { return false };
+        let tag = given.finalize().into_bytes();
+        self.keys.iter().any(|key| key.clone().verify_slice(&tag).is_ok())
+    }
+
+    /// Can any of these secrets check a signature?
+    pub(super) fn checks_signatures(&self) -> bool {
+        !self.shared.is_empty() || !self.public.is_empty()
+    }
+
+    /// Is any of these secrets a key that is sent as it is?
+    pub(super) fn has_keys(&self) -> bool {
+        !self.keys.is_empty()
     }
 
     fn add_standard(&mut self, secret: &str) -> Result<(), Fault> {
@@ -94,11 +122,24 @@ impl SecretSet {
         self.shared.push(Hmac::new_from_slice(key).map_err(|_| malformed("a webhook secret has a length that HMAC does not take"))?);
         Ok(())
     }
+
+    fn add_key(&mut self, key: &[u8]) -> Result<(), Fault> {
+        if key.trim_ascii().is_empty() {
+            return Err(no_secret("a webhook secret is empty"));
+        }
+        self.keys.push(stand_in(key).map_err(|_| malformed("a webhook secret has a length that HMAC does not take"))?);
+        Ok(())
+    }
+}
+
+/// What is compared instead of a key: of one length for all, so that neither content nor length can be timed.
+fn stand_in(key: &[u8]) -> Result<Hmac<Sha256>, InvalidLength> {
+    Hmac::new_from_slice(&Sha256::digest(key))
 }
 
 impl fmt::Debug for SecretSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SecretSet({} secrets, {} public keys)", self.shared.len(), self.public.len())
+        write!(f, "SecretSet({} secrets, {} public keys)", self.shared.len() + self.keys.len(), self.public.len())
     }
 }
 
@@ -113,6 +154,7 @@ fn malformed(message: impl Into<String>) -> Fault {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::webhook::CloudEventsScheme;
 
     fn refused(scheme: &WebhookScheme, secrets: &[&str]) -> String {
         let fault = SecretSet::new(scheme, secrets.iter().map(|secret| (*secret).to_owned()).collect()).unwrap_err();
@@ -124,7 +166,17 @@ mod tests {
 
     #[test]
     fn no_secret_and_empty_secrets_fail_closed() {
-        for scheme in [WebhookScheme::StandardWebhooks, WebhookScheme::Github] {
+        for scheme in [
+            WebhookScheme::StandardWebhooks,
+            WebhookScheme::Github,
+            WebhookScheme::Gitlab,
+            WebhookScheme::Stripe,
+            WebhookScheme::Slack,
+            WebhookScheme::Shopify,
+            WebhookScheme::Arcgis,
+            WebhookScheme::AzureEventgrid,
+            WebhookScheme::Cloudevents(CloudEventsScheme::default()),
+        ] {
             for none in [&[][..], &[""], &[" \n"], &["whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD", ""]] {
                 assert_eq!(refused(&scheme, none), code::NO_SECRET, "{none:?}");
             }
@@ -139,6 +191,29 @@ mod tests {
             assert_eq!(refused(&WebhookScheme::StandardWebhooks, &[bad]), code::SECRET_MALFORMED, "{bad}");
         }
         assert_eq!(refused(&WebhookScheme::Github, &["a-long-secret"; LIST_ITEMS_MAX + 1]), code::SECRET_MALFORMED);
+    }
+
+    #[test]
+    fn a_key_is_itself_and_nothing_near_it() {
+        let long = "k".repeat(100);
+        let set = SecretSet::new(&WebhookScheme::AzureEventgrid, vec!["s3cr3t".into(), long.clone()]).unwrap();
+        assert!(set.has_key(b"s3cr3t") && set.has_key(long.as_bytes()));
+        // HMAC itself takes a key and its digest, or the same with zeros behind it, for one key.
+        let digest = Sha256::digest(long.as_bytes());
+        for other in [&b""[..], b"s3cr3T", b"s3cr3", b"s3cr3t ", b"s3cr3t\0", &digest, &long.as_bytes()[1..]] {
+            assert!(!set.has_key(other), "{other:?}");
+        }
+        assert!(!set.checks_signatures());
+    }
+
+    #[test]
+    fn a_token_of_gitlab_is_told_from_its_signing_key() {
+        let set = |secret: &str| SecretSet::new(&WebhookScheme::Gitlab, vec![secret.into()]).unwrap();
+        let signing = set("whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD");
+        assert!(signing.checks_signatures() && !signing.has_keys());
+        assert!(!signing.has_key(b"whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"), "a signing key is never taken as a token");
+        assert!(!set("s3cr3t").checks_signatures() && set("s3cr3t").has_key(b"s3cr3t"));
+        assert_eq!(refused(&WebhookScheme::Gitlab, &["whsec_not base64!"]), code::SECRET_MALFORMED);
     }
 
     #[test]

@@ -41,7 +41,7 @@ pub(super) fn verify<'a>(
     if !secrets.made_any_tag(&signed, &signatures.v1) && !secrets.confirms_any(&signed, &signatures.v1a) {
         return Err(signature_mismatch());
     }
-    Ok(VerifiedDelivery { delivery_id: Some(id.to_owned()), signed_at: Some(signed_at), body: delivery.body() })
+    Ok(VerifiedDelivery { delivery_id: Some(id.to_owned()), signed_at: Some(signed_at), event_type: None, body: delivery.body() })
 }
 
 pub(super) fn sign(secrets: &SecretSet, id: &str, now: Timestamp, body: &[u8]) -> Result<Vec<(String, String)>, Fault> {
