@@ -7,6 +7,7 @@ use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
+use tidemark_domain::calendar::TriggerKind;
 
 /// Notices when upstream data changes, acts on each change exactly once, and can prove what it did.
 #[derive(Debug, Parser)]
@@ -57,6 +58,12 @@ impl Cli {
             }
             _ => {}
         }
+        if let Command::Check(args) = &cli.command
+            && args.chosen() != 1
+        {
+            let kind = if args.chosen() == 0 { ErrorKind::MissingRequiredArgument } else { ErrorKind::ArgumentConflict };
+            return Err(Self::command().error(kind, "check takes exactly one of URL|SOURCE, --due, --all and --trigger KIND"));
+        }
         Ok(cli)
     }
 }
@@ -71,12 +78,8 @@ pub(crate) enum Command {
     Apply(ApplyArgs),
     /// List the registered sources.
     Sources,
-    /// Look at a source now, and handle what is found.
-    Check {
-        /// A registered URL or source id.
-        #[arg(value_name = "URL|SOURCE")]
-        target: String,
-    },
+    /// Look at sources now, and handle what is found.
+    Check(CheckArgs),
     /// List changes, newest first.
     Changes(ChangesArgs),
     /// Show one change.
@@ -93,6 +96,8 @@ pub(crate) enum Command {
     },
     /// Say how every source stands, and how much noise was kept out.
     Status,
+    /// Draw the year: when every source is expected to change, and what came early, late or not at all.
+    Schedule(ScheduleArgs),
     /// Rehash and cross-check everything that is stored.
     Verify,
     /// Look at what could not be handled, and put it back.
@@ -153,6 +158,50 @@ pub(crate) struct ApplyArgs {
     /// Also unregister every source that the file does not list. Histories stay.
     #[arg(long)]
     pub(crate) prune: bool,
+}
+
+/// Exactly one of the first four.
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    /// A registered URL or source id.
+    #[arg(value_name = "URL|SOURCE")]
+    pub(crate) target: Option<String>,
+    /// Every source that is due now.
+    #[arg(long)]
+    pub(crate) due: bool,
+    /// Every source, due or not.
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Every source that changes for this reason: annual, redistricting, census, manual or cron.
+    #[arg(long, value_name = "KIND", value_parser = trigger_kind)]
+    pub(crate) trigger: Option<TriggerKind>,
+    /// Sources looked at at the same time.
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub(crate) in_flight: u16,
+}
+
+impl CheckArgs {
+    /// How many ways of saying what to look at were used.
+    fn chosen(&self) -> usize {
+        [self.target.is_some(), self.due, self.all, self.trigger.is_some()].into_iter().filter(|used| *used).count()
+    }
+}
+
+fn trigger_kind(word: &str) -> Result<TriggerKind, String> {
+    TriggerKind::ALL.into_iter().find(|kind| kind.as_str() == word).ok_or_else(|| {
+        let kinds = TriggerKind::ALL.map(TriggerKind::as_str).join(", ");
+        format!("a trigger is one of {kinds}")
+    })
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ScheduleArgs {
+    /// The year; this one if left out.
+    #[arg(long, value_name = "YEAR", value_parser = clap::value_parser!(i16).range(1970..=9998))]
+    pub(crate) year: Option<i16>,
+    /// Only this source.
+    #[arg(long)]
+    pub(crate) source: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -235,6 +284,21 @@ pub(crate) struct SendArgs {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_check_says_exactly_once_what_to_look_at() {
+        let read = |words: &[&str]| Cli::read_from([&["tidemark", "check"], words].concat()).map(drop);
+        for words in [&["file"][..], &["--due"], &["--all", "--in-flight", "256"], &["--trigger", "census"]] {
+            assert!(read(words).is_ok(), "{words:?}");
+        }
+        for words in [&[][..], &["file", "--all"], &["--due", "--all"], &["--all", "--trigger", "cron"], &["file", "--trigger", "cron"]] {
+            let said = read(words).unwrap_err().to_string();
+            assert!(said.contains("exactly one of URL|SOURCE, --due, --all and --trigger"), "{words:?}: {said}");
+        }
+        let unknown = read(&["--trigger", "weekly"]).unwrap_err().to_string();
+        assert!(unknown.contains("annual, redistricting, census, manual, cron"), "{unknown}");
+        assert!(read(&["--all", "--in-flight", "0"]).is_err() && read(&["--all", "--in-flight", "257"]).is_err());
+    }
 
     #[test]
     fn a_command_works_on_a_folder_or_on_a_stack() {

@@ -43,11 +43,12 @@ async fn run(cli: &Cli) -> Result<ExitCode, Fault> {
         Command::Add(args) => commands::sources::add(&node, args, json).await,
         Command::Apply(args) => commands::sources::apply(&node, args, json).await,
         Command::Sources => commands::sources::list(&node, json).await,
-        Command::Check { target } => commands::check::check(&node, target, json).await,
+        Command::Check(args) => commands::check::check(&node, args, json).await,
         Command::Changes(args) => commands::changes::list(&node, args, json).await,
         Command::Show { id } => commands::changes::show(&node, id, json).await,
         Command::Explain { id } => commands::explain::explain(&node, id, json).await,
         Command::Status => commands::status::status(&node, json).await,
+        Command::Schedule(args) => commands::schedule::schedule(&node, args, json).await,
         Command::Verify => commands::verify::verify(&node, json).await,
         Command::Dlq { command } => match command {
             DlqCommand::List { source, limit } => commands::dlq::list(&node, source.as_deref(), usize::from(*limit), json).await,

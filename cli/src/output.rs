@@ -105,6 +105,11 @@ pub(crate) fn age(then: Timestamp, now: Timestamp) -> String {
     }
 }
 
+/// When it is due: `in 20 s`, or `on request` for what is never due by itself.
+pub(crate) fn due(then: Timestamp, now: Timestamp) -> String {
+    if then == Timestamp::never() { "on request".into() } else { age(then, now) }
+}
+
 /// `3 min`.
 pub(crate) fn span_s(seconds: u64) -> String {
     match seconds {
@@ -131,5 +136,6 @@ mod tests {
         assert_eq!(age(now, now), "just now");
         assert_eq!(age(now.plus_ms(-180_000), now), "3 min ago");
         assert_eq!(age(now.plus_ms(20_000), now), "in 20 s");
+        assert_eq!((due(now.plus_ms(20_000), now).as_str(), due(Timestamp::never(), now).as_str()), ("in 20 s", "on request"));
     }
 }

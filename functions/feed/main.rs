@@ -9,8 +9,8 @@ use tidemark_aws::AwsStore;
 use tidemark_domain::contract::Metrics;
 use tidemark_domain::{Fault, Sha256Digest};
 use tidemark_edge::{Bytes, Read, reading, service};
-use tidemark_functions::{Function, Meanwhile};
-use tidemark_pipeline::ports::ArtifactStore;
+use tidemark_functions::{Function, Meanwhile, SystemClock};
+use tidemark_pipeline::ports::{ArtifactStore, Clock as _};
 use tidemark_pipeline::status::{SourceStatus, status};
 
 struct Feed(AwsStore);
@@ -39,7 +39,7 @@ impl Read for Feed {
 
     async fn standings(&self) -> Result<Arc<Vec<SourceStatus>>, Fault> {
         let store = &self.0;
-        Ok(Arc::new(status(store, store, store).await?))
+        Ok(Arc::new(status(store, store, store, SystemClock.now()).await?))
     }
 
     /// A function may answer with six megabytes at most; S3 has no such limit.

@@ -63,7 +63,7 @@ pub(crate) async fn explain(node: &Node, id: &str, json: bool) -> Result<ExitCod
                     poll.unchanged,
                     poll.candidates,
                     poll.failures,
-                    output::age(poll.next_due, now)
+                    output::due(poll.next_due, now)
                 ));
                 if let Some(fault) = &poll.failing {
                     output::line(&format!("  failing     {fault}"));

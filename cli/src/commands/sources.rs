@@ -63,14 +63,14 @@ pub(crate) async fn list(node: &Node, json: bool) -> Result<ExitCode, Fault> {
         return output::json(&node.store.list().await?).map(|()| ExitCode::SUCCESS);
     }
     let now = node.clock.now();
-    let rows: Vec<Vec<String>> = status(&node.store, &node.store, &node.store)
+    let rows: Vec<Vec<String>> = status(&node.store, &node.store, &node.store, now)
         .await?
         .into_iter()
         .map(|source| {
             let next = match (&source.interval_s, &source.poll) {
                 (None, _) => "by webhook".into(),
                 (Some(_), None) => "now".into(),
-                (Some(_), Some(poll)) => output::age(poll.next_due, now),
+                (Some(_), Some(poll)) => output::due(poll.next_due, now),
             };
             vec![source.id.to_string(), next, source.url.unwrap_or_else(|| "(named by webhooks)".into())]
         })

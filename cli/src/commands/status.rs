@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use tidemark_domain::Fault;
+use tidemark_domain::calendar::{Outside, Timing};
 use tidemark_pipeline::ports::{Clock, DeadLetters, Ledger};
 use tidemark_pipeline::status::{SourceStatus, Standing, status as all_status};
 
@@ -13,15 +14,15 @@ use crate::output::{self, Colour};
 const LISTED_MAX: usize = 50;
 
 pub(crate) async fn status(node: &Node, json: bool) -> Result<ExitCode, Fault> {
-    let mut sources = all_status(&node.store, &node.store, &node.store).await?;
+    let now = node.clock.now();
+    let mut sources = all_status(&node.store, &node.store, &node.store, now).await?;
     let queue = node.store.depth().await?;
     let feed_end = node.store.feed_end().await?;
     if json {
         let body = serde_json::json!({ "sources": sources, "queue": queue, "feed_end": feed_end });
         return output::json(&body).map(|()| ExitCode::SUCCESS);
     }
-    let now = node.clock.now();
-    sources.sort_by_key(|source| (rank(source.standing), source.id.clone()));
+    sources.sort_by_key(|source| (rank(source.standing), calendar_word(source).is_empty(), source.id.clone()));
     let rows: Vec<Vec<String>> = sources
         .iter()
         .take(LISTED_MAX)
@@ -32,19 +33,21 @@ pub(crate) async fn status(node: &Node, json: bool) -> Result<ExitCode, Fault> {
                 source.url.as_ref().map_or("-".into(), |_| source.revision.to_string()),
                 source.url.as_ref().map_or("-".into(), |_| source.changed_at.map_or("never".into(), |at| output::age(at, now))),
                 source.poll.as_ref().and_then(|poll| poll.last_checked).map_or("-".into(), |at| output::age(at, now)),
-                source.interval_s.map_or("by webhook".into(), output::span_s),
+                every(source),
+                calendar_word(source).to_owned(),
             ]
         })
         .collect();
     if rows.is_empty() {
         output::line("No sources yet. Register one with `tidemark add URL`.");
     } else {
-        output::table(&["STATE", "SOURCE", "REV", "CHANGED", "LOOKED AT", "EVERY"], &rows);
+        output::table(&["STATE", "SOURCE", "REV", "CHANGED", "LOOKED AT", "EVERY", ""], &rows);
     }
     if sources.len() > LISTED_MAX {
         output::line(&format!("… and {} more (--json lists all)", sources.len() - LISTED_MAX));
     }
     print_faults(&sources);
+    print_calendar(&sources);
     print_noise(&sources, feed_end);
     output::line(&format!("Queue: {} waiting, {} dead.", queue.waiting, queue.dead));
     if queue.dead > 0 {
@@ -58,6 +61,35 @@ fn print_faults(sources: &[SourceStatus]) {
         if let Some(fault) = &source.fault {
             output::line(&format!("{} {}: {fault}", output::coloured("failing", Colour::Bad), source.id));
         }
+    }
+}
+
+/// How often it is looked at, while it is.
+fn every(source: &SourceStatus) -> String {
+    match (source.interval_s, &source.timing) {
+        (None, _) => "by webhook".into(),
+        (Some(_), Some(Timing { open: None, outside: Outside::Never, .. })) => "in windows".into(),
+        (Some(_), Some(Timing { open: None, outside: Outside::EveryS(every_s), .. })) => output::span_s(*every_s),
+        (Some(interval_s), Some(Timing { open: Some(_), .. }) | None) => output::span_s(interval_s),
+    }
+}
+
+/// What its calendar says of a source that is not as expected.
+fn calendar_word(source: &SourceStatus) -> &'static str {
+    match &source.timing {
+        Some(Timing { overdue: Some(_), .. }) => "overdue",
+        Some(Timing { unexpected: Some(_), .. }) => "unexpected",
+        Some(_) | None => "",
+    }
+}
+
+fn print_calendar(sources: &[SourceStatus]) {
+    let count = |word: &str| sources.iter().filter(|source| calendar_word(source) == word).count() as u64;
+    let (overdue, unexpected) = (count("overdue"), count("unexpected"));
+    if overdue + unexpected > 0 {
+        let came = output::count(unexpected, "source changed", "sources changed");
+        output::line(&format!("{} overdue; {came} unexpectedly.", output::count(overdue, "source is", "sources are")));
+        output::line("  when: tidemark schedule");
     }
 }
 

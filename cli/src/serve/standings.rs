@@ -34,7 +34,7 @@ impl Standings {
         {
             return Ok(answer.sources.clone());
         }
-        let sources = Arc::new(status(&node.store, &node.store, &node.store).await?);
+        let sources = Arc::new(status(&node.store, &node.store, &node.store, asked_at).await?);
         let answered_at = node.clock.now();
         let age_ms = answered_at.since_ms(asked_at).saturating_mul(10).max(AGE_MS_MIN);
         let good_until = answered_at.plus_ms(i64::try_from(age_ms).unwrap_or(i64::MAX));

@@ -23,7 +23,7 @@ const LEASE_MS: i64 = 5 * 60 * 1000;
 /// How often due sources are looked for.
 const DUE_EVERY: Duration = Duration::from_millis(500);
 /// How long a source belongs to one poller.
-const POLL_LEASE_MS: i64 = 2 * 60 * 1000;
+pub(crate) const POLL_LEASE_MS: i64 = 2 * 60 * 1000;
 /// How often unpublished changes of other processes are looked for.
 const SWEEP_EVERY: Duration = Duration::from_millis(250);
 

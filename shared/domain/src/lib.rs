@@ -4,6 +4,7 @@
 //! needs it is given, and the same arguments give the same bytes (I8).
 
 pub mod backoff;
+pub mod calendar;
 pub mod candidate;
 pub mod canon;
 pub mod contract;
@@ -13,6 +14,7 @@ pub mod fault;
 pub mod head;
 pub mod ids;
 pub mod outcome;
+pub mod pace;
 pub mod poll;
 pub mod s3_uri;
 pub mod source;

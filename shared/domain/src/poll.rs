@@ -2,10 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::backoff::unit_interval_times;
 use crate::fault::{Fault, FaultKind};
 use crate::head::Validators;
-use crate::ids::SourceId;
+use crate::pace::{Pace, jittered_ms};
 use crate::source::PollPlan;
 use crate::step::Observed;
 use crate::time::Timestamp;
@@ -66,6 +65,9 @@ pub struct PollState {
     pub next_due: Timestamp,
     /// When it was last looked at.
     pub last_checked: Option<Timestamp>,
+    /// When it was first looked at.
+    #[serde(default)]
+    pub watched_since: Option<Timestamp>,
     /// Failed looks in a row; zero after a good one.
     pub failures_in_a_row: u32,
     /// What went wrong last, while it lasts (I11).
@@ -90,71 +92,71 @@ impl PollState {
 
     /// After a look that found nothing new: a quarter longer, up to the maximum.
     #[must_use]
-    pub fn after_unchanged(mut self, plan: &PollPlan, id: &SourceId, now: Timestamp, saved_bytes: u64) -> Self {
+    pub fn after_unchanged(mut self, pace: &Pace<'_>, now: Timestamp, saved_bytes: u64) -> Self {
         self.unchanged += 1;
         self.bytes_saved = self.bytes_saved.saturating_add(saved_bytes);
         self.interval_s = self.interval_s.saturating_add((self.interval_s / 4).max(1));
-        self.looked(plan, id, now)
+        self.looked(pace, now)
     }
 
     /// After a look that found something: half as long, down to the minimum.
     #[must_use]
-    pub fn after_candidate(mut self, plan: &PollPlan, id: &SourceId, now: Timestamp) -> Self {
+    pub fn after_candidate(mut self, pace: &Pace<'_>, now: Timestamp) -> Self {
         self.candidates += 1;
         self.interval_s /= 2;
-        self.looked(plan, id, now)
+        self.looked(pace, now)
     }
 
     /// After a look that found what waits to be handled, or was given up for now: nothing new about how often
     /// this source changes.
     #[must_use]
-    pub fn after_copy(self, plan: &PollPlan, id: &SourceId, now: Timestamp) -> Self {
-        self.looked(plan, id, now)
+    pub fn after_copy(self, pace: &Pace<'_>, now: Timestamp) -> Self {
+        self.looked(pace, now)
     }
 
     /// After a look that failed: the interval stays, the wait doubles, and what the server asked for is
     /// never shortened.
     #[must_use]
-    pub fn after_failure(mut self, plan: &PollPlan, id: &SourceId, now: Timestamp, fault: Fault) -> Self {
+    pub fn after_failure(mut self, pace: &Pace<'_>, now: Timestamp, fault: Fault) -> Self {
         self.checks += 1;
         self.failures += 1;
         self.failures_in_a_row = self.failures_in_a_row.saturating_add(1);
         self.last_checked = Some(now);
-        let (min_s, max_s) = plan.bounds_s();
+        self.watched_since = self.watched_since.or(Some(now));
+        let (min_s, max_s) = pace.plan.bounds_s();
         let wait_s = min_s.saturating_mul(1 << self.failures_in_a_row.min(20)).min(max_s);
-        let asked_ms = match fault.kind {
-            FaultKind::Retryable { after_ms } => after_ms.unwrap_or(0),
-            FaultKind::Permanent | FaultKind::Rejected => 0,
+        let (asked_ms, tries) = match fault.kind {
+            FaultKind::Retryable { after_ms } => (after_ms.unwrap_or(0), self.failures_in_a_row),
+            // It stays as it is until somebody changes something: no reason to hurry.
+            FaultKind::Permanent | FaultKind::Rejected => (0, u32::MAX),
         };
-        let wait_ms = jittered_ms(wait_s, id, self.checks).max(asked_ms);
-        self.next_due = now.plus_ms(i64::try_from(wait_ms).unwrap_or(i64::MAX));
+        let due = pace.after_failure(now, jittered_ms(wait_s, pace.id, self.checks), tries, self.checks);
+        self.next_due = due.max(now.plus_ms(i64::try_from(asked_ms).unwrap_or(i64::MAX)));
         self.failing = Some(fault);
         self
     }
 
-    fn looked(mut self, plan: &PollPlan, id: &SourceId, now: Timestamp) -> Self {
-        let (min_s, max_s) = plan.bounds_s();
-        self.interval_s = self.interval_s.clamp(min_s, max_s);
+    fn looked(mut self, pace: &Pace<'_>, now: Timestamp) -> Self {
         self.checks += 1;
         self.failures_in_a_row = 0;
         self.failing = None;
         self.last_checked = Some(now);
-        self.next_due = now.plus_ms(i64::try_from(jittered_ms(self.interval_s, id, self.checks)).unwrap_or(i64::MAX));
+        self.watched_since = self.watched_since.or(Some(now));
+        (self.next_due, self.interval_s) = pace.after_look(now, self.interval_s, self.checks);
         self
     }
-}
-
-/// `wait_s` less up to a tenth, so that sources registered together drift apart.
-fn jittered_ms(wait_s: u64, id: &SourceId, check: u64) -> u64 {
-    let wait_ms = wait_s.saturating_mul(1000);
-    wait_ms - unit_interval_times(wait_ms / 10, &format!("{id}#{check}"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ids::SourceId;
 
     const PLAN: PollPlan = PollPlan { every_s: 100, min_s: Some(10), max_s: Some(400) };
+
+    fn pace(id: &SourceId) -> Pace<'_> {
+        Pace { plan: &PLAN, calendar: None, id }
+    }
 
     fn id() -> SourceId {
         "s".parse().unwrap()
@@ -193,14 +195,14 @@ mod tests {
         let now = Timestamp::from_millis(0);
         let mut state = PollState::starting(&PLAN, now);
         for expected in [125, 156, 195, 243, 303, 378, 400, 400] {
-            state = state.after_unchanged(&PLAN, &id(), now, 5);
+            state = state.after_unchanged(&pace(&id()), now, 5);
             assert_eq!(state.interval_s, expected);
             let wait_ms = state.next_due.since_ms(now);
             assert!(wait_ms <= expected * 1000 && wait_ms >= expected * 900, "{wait_ms}");
         }
         assert_eq!(state.bytes_saved, 40);
         for expected in [200, 100, 50, 25, 12, 10, 10] {
-            state = state.after_candidate(&PLAN, &id(), now);
+            state = state.after_candidate(&pace(&id()), now);
             assert_eq!(state.interval_s, expected);
         }
     }
@@ -209,10 +211,10 @@ mod tests {
     fn a_failing_source_is_a_state_and_keeps_what_the_server_asked_for() {
         let now = Timestamp::from_millis(0);
         let busy = Fault::retryable("upstream.status", "503").after_ms(7_200_000);
-        let state = PollState::starting(&PLAN, now).after_failure(&PLAN, &id(), now, busy.clone());
+        let state = PollState::starting(&PLAN, now).after_failure(&pace(&id()), now, busy.clone());
         assert_eq!(state.next_due.as_millis(), 7_200_000, "Retry-After is never shortened, not even by the maximum");
         assert_eq!((state.failing, state.failures_in_a_row), (Some(busy), 1));
-        let again = PollState::starting(&PLAN, now).after_unchanged(&PLAN, &id(), now, 0);
+        let again = PollState::starting(&PLAN, now).after_unchanged(&pace(&id()), now, 0);
         assert_eq!(again.failing, None);
     }
 }

@@ -5,8 +5,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
+use crate::calendar::Calendar;
 use crate::fault::Fault;
 use crate::ids::{EntityId, EntityKey, SourceId};
+use crate::pace::Pace;
 use crate::s3_uri::{is_s3, s3_normal, s3_parts};
 
 pub use crate::webhook::{CloudEventsScheme, HmacScheme, SignatureEncoding, WebhookPlan, WebhookScheme};
@@ -42,6 +44,9 @@ pub struct Source {
     /// How often to look. Left out: only webhooks and `tidemark check` look.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub poll: Option<PollPlan>,
+    /// When it is expected to change. Left out: at any time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calendar: Option<Calendar>,
     /// How a provider may call us.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub webhook: Option<WebhookPlan>,
@@ -110,6 +115,7 @@ impl Source {
             entity: None,
             allow: Vec::new(),
             poll: Some(PollPlan { every_s, min_s: None, max_s: None }),
+            calendar: None,
             webhook: None,
             allow_http: false,
             allow_private: false,
@@ -136,8 +142,11 @@ impl Source {
         if self.url.is_none() && self.allow.is_empty() {
             wrong.push("it has neither `url` nor `allow`, so there is nothing to look at".into());
         }
-        if self.url.is_none() && (self.poll.is_some() || self.entity.is_some()) {
-            wrong.push("`poll` and `entity` need a `url`".into());
+        if self.url.is_none() && (self.poll.is_some() || self.entity.is_some() || self.calendar.is_some()) {
+            wrong.push("`poll`, `entity` and `calendar` need a `url`".into());
+        }
+        if let Some(calendar) = &self.calendar {
+            wrong.extend(calendar.wrongs());
         }
         if let Some(plan) = &self.poll {
             let (min_s, max_s) = plan.bounds_s();
@@ -159,6 +168,11 @@ impl Source {
         }
         Err(Fault::rejected("source.invalid", format!("source `{}` cannot be registered: {}", self.id, wrong.join("; ")))
             .remedy("correct that and try again; nothing was registered"))
+    }
+
+    /// How it is polled, if it is.
+    pub fn pace(&self) -> Option<Pace<'_>> {
+        self.poll.as_ref().map(|plan| Pace { plan, calendar: self.calendar.as_ref(), id: &self.id })
     }
 
     /// The entity behind `url`.
@@ -316,8 +330,9 @@ mod tests {
         bad.poll = Some(PollPlan { every_s: 0, min_s: None, max_s: None });
         bad.webhook =
             Some(WebhookPlan { scheme: WebhookScheme::Github, secrets: vec!["hunter2".into()], uri_pointer: "x".into(), tolerance_s: 300 });
+        bad.calendar = serde_json::from_str(r#"{"triggers":[{"type":"annual","month":13}],"outside":{"every_s":0}}"#).unwrap();
         let message = bad.checked().unwrap_err().to_string();
-        for part in ["plain http", "min_s", "env:NAME", "JSON pointer"] {
+        for part in ["plain http", "min_s", "env:NAME", "JSON pointer", "1 to 12, not 13", "`outside`"] {
             assert!(message.contains(part), "{part} in {message}");
         }
         assert!(!message.contains("hunter2"), "a secret must not be repeated");

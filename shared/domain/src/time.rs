@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
+use jiff::civil::{Date, DateTime};
+use jiff::tz::Offset;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -36,6 +38,31 @@ impl Timestamp {
     /// Milliseconds from `earlier` to this moment; zero if it lies in the future.
     pub fn since_ms(self, earlier: Timestamp) -> u64 {
         u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0)
+    }
+
+    /// The last moment that can be written: what is due then is never due.
+    pub fn never() -> Self {
+        Self::from_millis(i64::MAX)
+    }
+
+    /// The year in UTC.
+    pub fn year(self) -> i16 {
+        self.civil().year()
+    }
+
+    /// What calendars and clocks in UTC show at this moment.
+    pub(crate) fn civil(self) -> DateTime {
+        Offset::UTC.to_datetime(jiff::Timestamp::from_millisecond(self.0).unwrap_or_default())
+    }
+
+    /// The moment at which calendars and clocks in UTC show this; held between the ends of time.
+    pub(crate) fn from_civil(civil: DateTime) -> Self {
+        Offset::UTC.to_timestamp(civil).map_or_else(|_| Self::never(), |moment| Self::from_millis(moment.as_millisecond()))
+    }
+
+    /// The first moment of a UTC day.
+    pub(crate) fn midnight(date: Date) -> Self {
+        Self::from_civil(date.at(0, 0, 0, 0))
     }
 
     /// The UTC day, `2025-12-20`.

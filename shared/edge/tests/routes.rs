@@ -83,7 +83,7 @@ impl Read for Deployment {
     }
 
     async fn standings(&self) -> Result<Arc<Vec<SourceStatus>>, Fault> {
-        Ok(Arc::new(status(&self.model.sources, &self.model.ledger, &self.model.replay).await?))
+        Ok(Arc::new(status(&self.model.sources, &self.model.ledger, &self.model.replay, Timestamp::default()).await?))
     }
 
     async fn bytes(&self, sha256: &Sha256Digest) -> Result<Option<Bytes<ModelReader>>, Fault> {

@@ -3,6 +3,7 @@
 
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use serde::Serialize;
+use tidemark_domain::calendar::{Seen, Timing};
 use tidemark_domain::contract::Checkpoint;
 use tidemark_domain::poll::PollState;
 use tidemark_domain::{Fault, Source, SourceId, Timestamp};
@@ -41,6 +42,8 @@ pub struct SourceStatus {
     pub revision: u64,
     /// When that was committed.
     pub changed_at: Option<Timestamp>,
+    /// How it stands in its calendar; `None` if it has none.
+    pub timing: Option<Timing>,
     /// Seconds between looks; `None` if nobody polls it.
     pub interval_s: Option<u64>,
     /// Where the poller goes on.
@@ -53,10 +56,15 @@ pub struct SourceStatus {
     pub tally: Tally,
 }
 
-/// How every source stands.
-pub async fn status(sources: &impl Sources, ledger: &impl Ledger, replay: &impl ReplayLog) -> Result<Vec<SourceStatus>, Fault> {
+/// How every source stands at `now`.
+pub async fn status(
+    sources: &impl Sources,
+    ledger: &impl Ledger,
+    replay: &impl ReplayLog,
+    now: Timestamp,
+) -> Result<Vec<SourceStatus>, Fault> {
     let all = sources.list().await?;
-    let asked: Vec<_> = all.iter().map(|source| source_status(sources, ledger, replay, source)).collect();
+    let asked: Vec<_> = all.iter().map(|source| source_status(sources, ledger, replay, source, now)).collect();
     stream::iter(asked).buffered(AT_ONCE).try_collect().await
 }
 
@@ -65,6 +73,7 @@ async fn source_status(
     ledger: &impl Ledger,
     replay: &impl ReplayLog,
     source: &Source,
+    now: Timestamp,
 ) -> Result<SourceStatus, Fault> {
     let poll = sources.poll_state(&source.id).await?;
     let undecided = replay.undecided(&source.id).await?;
@@ -89,6 +98,7 @@ async fn source_status(
         page_token: None,
         poll_interval_s: poll.interval_s.max(1),
     });
+    let seen = Seen::of(view.head.as_ref(), poll.as_ref().and_then(|poll| poll.watched_since));
     Ok(SourceStatus {
         id: source.id.clone(),
         url: source.url.clone(),
@@ -96,6 +106,7 @@ async fn source_status(
         fault,
         revision: view.revision(),
         changed_at: view.head.as_ref().map(|head| head.changed_at),
+        timing: source.calendar.as_ref().map(|calendar| calendar.timing(seen, now)),
         interval_s: source.poll.as_ref().map(|plan| poll.as_ref().map_or(plan.every_s, |poll| poll.interval_s)),
         checkpoint,
         poll,

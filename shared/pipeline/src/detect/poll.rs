@@ -188,14 +188,14 @@ where
     S: Sources,
     C: Clock,
 {
-    let Some(plan) = &source.poll else { return Ok(()) };
+    let Some(pace) = source.pace() else { return Ok(()) };
     let now: Timestamp = ports.clock.now();
-    let state = ports.sources.poll_state(&source.id).await?.unwrap_or_else(|| PollState::starting(plan, now));
+    let state = ports.sources.poll_state(&source.id).await?.unwrap_or_else(|| PollState::starting(pace.plan, now));
     let state = match looked {
-        Looked::Unchanged { saved_bytes } => state.after_unchanged(plan, &source.id, now, *saved_bytes),
-        Looked::Candidate(Accepted::New(_)) => state.after_candidate(plan, &source.id, now),
-        Looked::Candidate(Accepted::Copy { .. }) => state.after_copy(plan, &source.id, now),
-        Looked::Failed(fault) => state.after_failure(plan, &source.id, now, fault.clone()),
+        Looked::Unchanged { saved_bytes } => state.after_unchanged(&pace, now, *saved_bytes),
+        Looked::Candidate(Accepted::New(_)) => state.after_candidate(&pace, now),
+        Looked::Candidate(Accepted::Copy { .. }) => state.after_copy(&pace, now),
+        Looked::Failed(fault) => state.after_failure(&pace, now, fault.clone()),
     };
     ports.sources.save_poll(&source.id, &state).await
 }
