@@ -1,8 +1,11 @@
 """Many at once: handlers on one identity, readers beside writers, publishers beside publishers."""
 
+import contextlib
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
+
+import pytest
 
 from test_line import SCHEDULED
 from world import HANDLER_TIMEOUT_S, wait_until
@@ -71,67 +74,94 @@ def test_a_commit_that_arrives_after_its_handler_is_dead_and_replaced_is_refused
     world.verified()
 
 
-def test_readers_miss_nothing_while_writers_commit_and_publishers_race(world):
-    world.webhook_source("busy")
-    first = world.upstream.hold("/busy/first.json", "first")
-    assert world.deliver("busy", first, "busy_first") == 202
-    world.drained("busy", 1)
-    message = message_of(world, "busy_first")
-    urls = [world.upstream.hold(f"/busy/{n}.json", f"{n}") for n in range(5 * WRITERS)]
-    messages = [message_like(message, url, n) for n, url in enumerate(urls)]
-    stop, pages = threading.Event(), []
-
-    def read():
-        seen, cursor = [], 0
-        while True:
-            last = stop.is_set()
-            status, body = world.call("GET", f"/v1/changes?cursor={cursor}&limit=7")
-            assert status == 200
-            changes = json.loads(body)["changes"]
-            seen += [change["index"] for change in changes]
-            cursor = seen[-1] if seen else 0
-            if last and not changes:
-                break
-        pages.append(seen)
-
-    def publish():
-        while not stop.is_set():
-            world.invoke("PublisherFunction", SCHEDULED)
-
-    threads = [threading.Thread(target=read) for _ in range(2)] + [threading.Thread(target=publish) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    try:
-        with ThreadPoolExecutor(WRITERS) as pool:
-            write = lambda pair: world.invoke("HandlerFunction", {"Records": [record(pair[1], pair[0])]})
-            answers = list(pool.map(write, enumerate(messages)))
-        assert all(answer == {"batchItemFailures": []} for answer in answers), answers
-        world.drained("busy", 1 + len(urls))
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join()
-    whole = [change["index"] for change in world.feed()]
-    assert pages == [whole, whole]
-
-
-def test_with_the_stream_switched_off_the_sweep_publishes_everything(world):
+@contextlib.contextmanager
+def stream_switched_off(world):
+    """Nothing wakes the publisher: only the sweep finds what is to be published."""
     client = world.client("lambda")
     mappings = client.list_event_source_mappings(FunctionName=world.outputs["PublisherFunction"])["EventSourceMappings"]
     assert len(mappings) == 1 and "stream" in mappings[0]["EventSourceArn"]
     client.update_event_source_mapping(UUID=mappings[0]["UUID"], Enabled=False)
     try:
-        world.webhook_source("swept")
-        urls = [world.upstream.hold(f"/swept/{n}.json", f"{n}") for n in range(40)]
-        for n, url in enumerate(urls):
-            assert world.deliver("swept", url, f"swept_{n}") == 202
-        wait_until("all are handled", lambda: world.waiting() == 0)
-        # Lost replies and two publishers at once do not matter either.
-        world.proxy.disturb("TransactWriteItems", "drop", 0.3, seed=7)
-        with ThreadPoolExecutor(2) as pool:
-            list(pool.map(lambda _: world.invoke("PublisherFunction", SCHEDULED), range(4)))
-        world.proxy.leave_alone()
-        world.invoke("PublisherFunction", SCHEDULED)
-        assert len(world.changes_of("swept")) == 40
+        yield
     finally:
         client.update_event_source_mapping(UUID=mappings[0]["UUID"], Enabled=True)
+
+
+class Reader(threading.Thread):
+    """Reads the feed page by page, always after the last index it has, and once more after `stop`."""
+
+    def __init__(self, world, stop):
+        super().__init__()
+        self.world, self.stop, self.seen, self.failure = world, stop, [], None
+        self.start()
+
+    def run(self):
+        cursor = 0
+        while True:
+            last = self.stop.is_set()
+            status, body = self.world.call("GET", f"/v1/changes?cursor={cursor}&limit=7")
+            if status != 200:
+                self.failure = (status, body)
+                return
+            changes = json.loads(body)["changes"]
+            self.seen += [change["index"] for change in changes]
+            cursor = self.seen[-1] if self.seen else 0
+            if last and not changes:
+                return
+
+
+class Publisher(threading.Thread):
+    """Sweeps again and again until `stop`. A sweep may fail when its replies are lost; the next one goes on."""
+
+    def __init__(self, world, stop):
+        super().__init__()
+        self.world, self.stop, self.sweeps = world, stop, 0
+        self.start()
+
+    def run(self):
+        while not self.stop.is_set():
+            self.world.client("lambda").invoke(FunctionName=self.world.outputs["PublisherFunction"], Payload=json.dumps(SCHEDULED).encode())
+            self.sweeps += 1
+
+
+@pytest.mark.parametrize("replies", ["arrive", "are lost"])
+@pytest.mark.parametrize("woken", ["by the stream", "by the sweep only"])
+def test_readers_miss_nothing_while_writers_commit_and_publishers_race(world, woken, replies):
+    source = f"busy.{woken}.{replies}".replace(" ", "_")
+    world.webhook_source(source)
+    first = world.upstream.hold(f"/{source}/first.json", "first")
+    assert world.deliver(source, first, f"{source}_first") == 202
+    world.drained(source, 1)
+    message = message_of(world, f"{source}_first")
+    urls = [world.upstream.hold(f"/{source}/{n}.json", f"{source} {n}") for n in range(5 * WRITERS)]
+    messages = [message_like(message, url, n) for n, url in enumerate(urls)]
+
+    def write(pair):
+        """As SQS does: a message that was not done comes again."""
+        number, body = pair
+        for _ in range(10):
+            if world.invoke("HandlerFunction", {"Records": [record(body, number)]}) == {"batchItemFailures": []}:
+                return True
+        return False
+
+    stop = threading.Event()
+    with stream_switched_off(world) if woken == "by the sweep only" else contextlib.nullcontext():
+        fault = world.proxy.disturb("TransactWriteItems", "drop", 0.2, seed=7) if replies == "are lost" else None
+        readers = [Reader(world, stop) for _ in range(2)]
+        publishers = [Publisher(world, stop) for _ in range(2)]
+        try:
+            with ThreadPoolExecutor(WRITERS) as pool:
+                assert all(pool.map(write, enumerate(messages)))
+            world.drained(source, 1 + len(urls))
+        finally:
+            world.proxy.leave_alone()
+            stop.set()
+            for thread in readers + publishers:
+                thread.join()
+    assert fault is None or fault.hits > 0, "no reply was lost"
+    assert all(publisher.sweeps > 0 for publisher in publishers)
+    whole = [change["index"] for change in world.feed()]
+    assert whole == list(range(1, len(whole) + 1))
+    assert [reader.failure for reader in readers] == [None, None]
+    assert [reader.seen for reader in readers] == [whole, whole]
+    assert sorted(change["entity_id"] for change in world.changes_of(source)) == sorted([first, *urls])
