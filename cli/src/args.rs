@@ -7,7 +7,9 @@ use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
+use jiff::SignedDuration;
 use tidemark_domain::calendar::TriggerKind;
+use tidemark_domain::politeness::Politeness;
 
 /// Notices when upstream data changes, acts on each change exactly once, and can prove what it did.
 #[derive(Debug, Parser)]
@@ -117,7 +119,7 @@ pub(crate) enum Command {
     },
 }
 
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct ServeArgs {
     /// Where to listen.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7878")]
@@ -131,6 +133,32 @@ pub(crate) struct ServeArgs {
     /// Sources looked at at the same time; 0 does not poll.
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u16).range(0..=256))]
     pub(crate) pollers: u16,
+    #[command(flatten)]
+    pub(crate) politeness: PolitenessArgs,
+}
+
+/// How gently hosts are asked.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct PolitenessArgs {
+    /// Sources of one host looked at at the same time.
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub(crate) per_host: u16,
+    /// Milliseconds from the start of one look at a host to the start of the next.
+    #[arg(long, value_name = "MS", default_value_t = 20, value_parser = clap::value_parser!(u32).range(0..=3_600_000))]
+    pub(crate) spacing_ms: u32,
+    /// A host of your own, for which both of these do not count, as it stands in the URL: HOST or HOST:PORT.
+    #[arg(long = "lift", value_name = "HOST", env = "TIDEMARK_LIFT", value_delimiter = ',')]
+    pub(crate) lifted: Vec<String>,
+}
+
+impl PolitenessArgs {
+    pub(crate) fn politeness(&self) -> Politeness {
+        Politeness {
+            per_host: usize::from(self.per_host),
+            spacing_ms: i64::from(self.spacing_ms),
+            lifted: self.lifted.iter().cloned().collect(),
+        }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -175,9 +203,36 @@ pub(crate) struct CheckArgs {
     /// Every source that changes for this reason: annual, redistricting, census, manual or cron.
     #[arg(long, value_name = "KIND", value_parser = trigger_kind)]
     pub(crate) trigger: Option<TriggerKind>,
+    #[command(flatten)]
+    pub(crate) poll: PollArgs,
+}
+
+/// How many sources are looked at, how fast.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct PollArgs {
     /// Sources looked at at the same time.
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) in_flight: u16,
+    /// No look begins after this time, such as 90s, 30m or 2h.
+    #[arg(long = "for", value_name = "TIME", default_value = "30m", value_parser = time_ms)]
+    for_ms: i64,
+    #[command(flatten)]
+    politeness: PolitenessArgs,
+}
+
+impl PollArgs {
+    pub(crate) fn for_ms(&self) -> i64 {
+        self.for_ms
+    }
+
+    pub(crate) fn politeness(&self) -> Politeness {
+        self.politeness.politeness()
+    }
+}
+
+fn time_ms(text: &str) -> Result<i64, String> {
+    let span: SignedDuration = text.parse().map_err(|_| "write it as 90s, 30m or 2h")?;
+    Ok(i64::try_from(span.as_millis()).unwrap_or(i64::MAX))
 }
 
 impl CheckArgs {

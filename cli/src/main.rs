@@ -3,6 +3,7 @@
 mod args;
 mod commands;
 mod node;
+mod one_thread;
 mod output;
 mod serve;
 mod stack;

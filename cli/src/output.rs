@@ -44,6 +44,11 @@ impl Progress {
         Self { watched: std::io::stderr().is_terminal() && !json }
     }
 
+    /// Does anybody see it?
+    pub(crate) fn is_watched(&self) -> bool {
+        self.watched
+    }
+
     /// Says how far it is now.
     pub(crate) fn say(&self, text: &str) {
         if self.watched {

@@ -12,7 +12,7 @@ use tidemark_domain::{
 use tidemark_local::{LocalSecrets, LocalStore};
 use tidemark_pipeline::ports::{
     Accepted, Applied, ArtifactStore, ByteStream, ChangeName, Claim, ClaimRequest, Commit, Committed, Confirmed, DeadLetter, DeadLetters,
-    Depth, Document, FeedQuery, FencingToken, HintRecord, Intake, Ledger, Logged, Observation, Placed, ReplayLog, Secrets, Sources,
+    Depth, Document, FeedQuery, FencingToken, HintRecord, Intake, Ledger, Logged, Observation, Placed, Polled, ReplayLog, Secrets, Sources,
     Staging, Tally, Undecided, WorkQueue,
 };
 
@@ -66,6 +66,7 @@ macro_rules! delegate {
 
 delegate!(Ledger:
     head(key: &EntityKey) -> HeadView;
+    heads(keys: &[EntityKey]) -> Vec<HeadView>;
     claim(request: &ClaimRequest) -> Claim;
     commit(commit: &Commit) -> Committed;
     fail(step: &Step, token: FencingToken, now: Timestamp) -> ();
@@ -100,9 +101,9 @@ delegate!(Sources:
     apply(sources: &[Source], prune: bool, now: Timestamp) -> Applied;
     source(id: &SourceId) -> Option<Source>;
     list() -> Vec<Source>;
-    take_due(now: Timestamp, lease_ms: i64, limit: usize) -> Vec<Source>;
-    poll_state(id: &SourceId) -> Option<PollState>;
-    save_poll(id: &SourceId, state: &PollState) -> ();
+    take_due(now: Timestamp, lease_ms: i64, limit: usize) -> Vec<Polled>;
+    poll_states(ids: &[SourceId]) -> Vec<Option<PollState>>;
+    save_polls(states: &[(SourceId, PollState)]) -> ();
 );
 
 delegate!(Intake:

@@ -35,7 +35,7 @@ pub(crate) async fn run(node: Node, args: &ServeArgs) -> Result<(), Fault> {
         tasks.spawn(work::handling(node.clone(), usize::from(args.workers), stopping.clone()));
     }
     if args.pollers > 0 {
-        tasks.spawn(work::polling(node.clone(), usize::from(args.pollers), stopping.clone()));
+        tasks.spawn(work::polling(node.clone(), args.clone(), stopping.clone()));
     }
     tasks.spawn(work::publishing(node.clone(), stopping.clone()));
     tasks.spawn(api::serve(node.clone(), listener, stopping));

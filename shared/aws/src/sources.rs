@@ -6,7 +6,7 @@ use aws_sdk_dynamodb::types::{ReturnValue, ReturnValuesOnConditionCheckFailure};
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use tidemark_domain::poll::PollState;
 use tidemark_domain::{Fault, Source, SourceId, Timestamp};
-use tidemark_pipeline::ports::{Applied, Sources};
+use tidemark_pipeline::ports::{Applied, Polled, Sources};
 
 use crate::failure::fault;
 use crate::item::{Item, Read as _, at, json, n, s};
@@ -70,7 +70,7 @@ impl Sources for AwsStore {
         }
     }
 
-    async fn take_due(&self, now: Timestamp, lease_ms: i64, limit: usize) -> Result<Vec<Source>, Fault> {
+    async fn take_due(&self, now: Timestamp, lease_ms: i64, limit: usize) -> Result<Vec<Polled>, Fault> {
         let mut taken = Vec::new();
         let mut start = None;
         while taken.len() < limit {
@@ -89,7 +89,7 @@ impl Sources for AwsStore {
             let page = page.send().await.map_err(|error| fault("Query", &error))?;
             let due: Vec<(String, i64)> = page.items().iter().filter_map(due_entry).collect();
             let takes = due.into_iter().map(|(id, due_at)| self.take(id, due_at, now, lease_ms));
-            let won: Vec<Option<Source>> = stream::iter(takes).buffered(AT_ONCE).try_collect().await?;
+            let won: Vec<Option<Polled>> = stream::iter(takes).buffered(AT_ONCE).try_collect().await?;
             taken.extend(won.into_iter().flatten());
             start = page.last_evaluated_key;
             if start.is_none() {
@@ -99,20 +99,14 @@ impl Sources for AwsStore {
         Ok(taken)
     }
 
-    async fn poll_state(&self, id: &SourceId) -> Result<Option<PollState>, Fault> {
-        match self.source_item(id).await? {
-            Some(item) => item.value("poll_state"),
-            None => Ok(None),
-        }
+    async fn poll_states(&self, ids: &[SourceId]) -> Result<Vec<Option<PollState>>, Fault> {
+        let states: Vec<_> = ids.iter().map(|id| self.state(id)).collect();
+        stream::iter(states).buffered(AT_ONCE).try_collect().await
     }
 
-    async fn save_poll(&self, id: &SourceId, state: &PollState) -> Result<(), Fault> {
-        // A source without a plan stays undue, even if somebody looked at it by hand.
-        let polled = self.save(id, state, "SET poll_state = :state, due_at = :due REMOVE taken_by", "attribute_exists(polled)").await?;
-        if !polled {
-            self.save(id, state, "SET poll_state = :state", "attribute_exists(id)").await?;
-        }
-        Ok(())
+    async fn save_polls(&self, states: &[(SourceId, PollState)]) -> Result<(), Fault> {
+        let saves: Vec<_> = states.iter().map(|(id, state)| self.save_one(id, state)).collect();
+        stream::iter(saves).buffer_unordered(AT_ONCE).try_collect().await
     }
 }
 
@@ -120,6 +114,22 @@ impl AwsStore {
     async fn source_item(&self, id: &SourceId) -> Result<Option<Item>, Fault> {
         let get = self.inner.dynamo.get_item().table_name(&self.inner.names.sources_table).set_key(Some(source_key(id)));
         Ok(get.consistent_read(true).send().await.map_err(|error| fault("GetItem", &error))?.item)
+    }
+
+    async fn state(&self, id: &SourceId) -> Result<Option<PollState>, Fault> {
+        match self.source_item(id).await? {
+            Some(item) => item.value("poll_state"),
+            None => Ok(None),
+        }
+    }
+
+    async fn save_one(&self, id: &SourceId, state: &PollState) -> Result<(), Fault> {
+        // A source without a plan stays undue, even if somebody looked at it by hand.
+        let polled = self.save(id, state, "SET poll_state = :state, due_at = :due REMOVE taken_by", "attribute_exists(polled)").await?;
+        if !polled {
+            self.save(id, state, "SET poll_state = :state", "attribute_exists(id)").await?;
+        }
+        Ok(())
     }
 
     /// Registers a source. One that is polled for the first time is due at once; one that was, when it was.
@@ -144,7 +154,7 @@ impl AwsStore {
     }
 
     /// Takes one source that the index showed as due at `due_at`; `None` if somebody else was faster.
-    async fn take(&self, id: String, due_at: i64, now: Timestamp, lease_ms: i64) -> Result<Option<Source>, Fault> {
+    async fn take(&self, id: String, due_at: i64, now: Timestamp, lease_ms: i64) -> Result<Option<Polled>, Fault> {
         // Names this very call, so that it recognises its own write after a lost reply (I6).
         let me = self.ticket();
         let taking = self
@@ -170,7 +180,7 @@ impl AwsStore {
                 Some(_) | None => return Err(fault("UpdateItem", &error)),
             },
         };
-        item.required("source").map(Some)
+        Ok(Some(Polled { source: item.required("source")?, state: item.value("poll_state")? }))
     }
 
     /// Saves what the poller remembers, if `condition` holds. Did it?

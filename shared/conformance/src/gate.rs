@@ -12,7 +12,7 @@ use tidemark_domain::{
 };
 use tidemark_pipeline::ports::{
     Applied, ArtifactStore, ByteStream, ChangeName, Claim, ClaimRequest, Commit, Committed, Confirmed, Document, FeedQuery, FencingToken,
-    Fetched, HintRecord, Ledger, Logged, Observation, Placed, ReplayLog, Sources, Staging, Tally, Undecided, Upstream, WorkQueue,
+    Fetched, HintRecord, Ledger, Logged, Observation, Placed, Polled, ReplayLog, Sources, Staging, Tally, Undecided, Upstream, WorkQueue,
 };
 
 /// Stands before every call of a port.
@@ -94,6 +94,10 @@ impl<P: ReplayLog, G: Gate> ReplayLog for Gated<P, G> {
 impl<P: Ledger, G: Gate> Ledger for Gated<P, G> {
     async fn head(&self, key: &EntityKey) -> Result<HeadView, Fault> {
         self.gate.pass("head", self.port.head(key)).await
+    }
+
+    async fn heads(&self, keys: &[EntityKey]) -> Result<Vec<HeadView>, Fault> {
+        self.gate.pass("heads", self.port.heads(keys)).await
     }
 
     async fn claim(&self, request: &ClaimRequest) -> Result<Claim, Fault> {
@@ -229,15 +233,15 @@ impl<P: Sources, G: Gate> Sources for Gated<P, G> {
         self.gate.pass("list", self.port.list()).await
     }
 
-    async fn take_due(&self, now: Timestamp, lease_ms: i64, limit: usize) -> Result<Vec<Source>, Fault> {
+    async fn take_due(&self, now: Timestamp, lease_ms: i64, limit: usize) -> Result<Vec<Polled>, Fault> {
         self.gate.pass("take_due", self.port.take_due(now, lease_ms, limit)).await
     }
 
-    async fn poll_state(&self, id: &SourceId) -> Result<Option<PollState>, Fault> {
-        self.gate.pass("poll_state", self.port.poll_state(id)).await
+    async fn poll_states(&self, ids: &[SourceId]) -> Result<Vec<Option<PollState>>, Fault> {
+        self.gate.pass("poll_states", self.port.poll_states(ids)).await
     }
 
-    async fn save_poll(&self, id: &SourceId, state: &PollState) -> Result<(), Fault> {
-        self.gate.pass("save_poll", self.port.save_poll(id, state)).await
+    async fn save_polls(&self, states: &[(SourceId, PollState)]) -> Result<(), Fault> {
+        self.gate.pass("save_polls", self.port.save_polls(states)).await
     }
 }

@@ -1,14 +1,17 @@
 //! Years of a source with a calendar, on the model: looked at in its windows, early and late told apart.
 #![expect(clippy::unwrap_used, reason = "shared by the tests below")]
 
+use std::sync::Mutex;
+
 use tidemark_conformance::model::{Model, ModelClock, ModelLedger, ModelQueue, ModelReplayLog, ModelSources, ModelUpstream};
 use tidemark_conformance::samples::{source, url};
 use tidemark_conformance::simulation::at_once;
 use tidemark_domain::calendar::{TriggerKind, Window};
-use tidemark_domain::{Source, Timestamp};
-use tidemark_pipeline::detect::poll::{PollPorts, look, look_at_all_due};
+use tidemark_domain::{Fault, Source, Timestamp};
+use tidemark_pipeline::detect::looks::{Bounds, Round, look_at_each};
+use tidemark_pipeline::detect::poll::{Look, PollPorts, look};
 use tidemark_pipeline::handle::{Attempt, HandlePorts, Lease, handle};
-use tidemark_pipeline::ports::{Clock as _, Sources as _};
+use tidemark_pipeline::ports::{Clock as _, Polled, Sources as _};
 use tidemark_pipeline::schedule::schedule;
 use tidemark_pipeline::status::{SourceStatus, status};
 use tidemark_pipeline::submit::InOrder;
@@ -24,6 +27,27 @@ fn at(text: &str) -> Timestamp {
 fn july(name: &str, outside: &str) -> Source {
     let calendar = format!(r#"{{"triggers":[{{"type":"annual","month":7}}],"outside":{outside}}}"#);
     Source { calendar: serde_json::from_str(&calendar).unwrap(), ..source(name, DAY_S) }.checked().unwrap()
+}
+
+/// Everything that is due at one moment.
+struct WhatIsDue<'a>(&'a World);
+
+impl Round for WhatIsDue<'_> {
+    async fn more(&self, wanted: usize) -> Result<Vec<Polled>, Fault> {
+        self.0.model.sources.take_due(self.0.clock.now(), 60_000, wanted).await
+    }
+
+    fn goes_on(&self, _now: Timestamp) -> bool {
+        true
+    }
+
+    fn looked(&self, look: Look) {
+        look.looked.unwrap();
+    }
+
+    async fn pause(&self, ms: u64) {
+        self.0.clock.advance(i64::try_from(ms).unwrap());
+    }
 }
 
 type ModelDoor<'a> = InOrder<'a, ModelReplayLog, ModelQueue>;
@@ -59,7 +83,8 @@ impl World {
         while self.clock.now() < at(end) {
             let before = self.upstream.requests();
             let intake = self.intake();
-            at_once(look_at_all_due(&self.ports(&intake), 4, 60_000, |_| false)).unwrap();
+            let bounds = Bounds { in_flight: 4, waiting_max: 8, insist: false };
+            at_once(look_at_each(&self.ports(&intake), &WhatIsDue(self), &Mutex::default(), bounds)).unwrap();
             if self.upstream.requests() > before {
                 self.asked.push(self.clock.now());
             }

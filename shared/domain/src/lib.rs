@@ -15,6 +15,7 @@ pub mod head;
 pub mod ids;
 pub mod outcome;
 pub mod pace;
+pub mod politeness;
 pub mod poll;
 pub mod s3_uri;
 pub mod source;

@@ -2,12 +2,17 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::backoff::unit_interval_times;
 use crate::fault::{Fault, FaultKind};
 use crate::head::Validators;
+use crate::ids::SourceId;
 use crate::pace::{Pace, jittered_ms};
 use crate::source::PollPlan;
 use crate::step::Observed;
 use crate::time::Timestamp;
+
+/// What waits for one host is not all due at the moment at which it may be asked again.
+const POSTPONED_SPREAD_MS: u64 = 60_000;
 
 /// What one conditional request found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,6 +87,9 @@ pub struct PollState {
     pub failures: u64,
     /// Bytes that did not have to be downloaded again.
     pub bytes_saved: u64,
+    /// Not asked since it was due: its host is unwell, and left alone until then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub postponed_until: Option<Timestamp>,
 }
 
 impl PollState {
@@ -120,6 +128,7 @@ impl PollState {
     pub fn after_failure(mut self, pace: &Pace<'_>, now: Timestamp, fault: Fault) -> Self {
         self.checks += 1;
         self.failures += 1;
+        self.postponed_until = None;
         self.failures_in_a_row = self.failures_in_a_row.saturating_add(1);
         self.last_checked = Some(now);
         self.watched_since = self.watched_since.or(Some(now));
@@ -136,10 +145,20 @@ impl PollState {
         self
     }
 
+    /// Not looked at: its host is left alone until then. All that wait for it are spread over a minute.
+    #[must_use]
+    pub fn after_postponement(mut self, id: &SourceId, until: Timestamp) -> Self {
+        let spread_ms = unit_interval_times(POSTPONED_SPREAD_MS, &format!("{id}@{until}"));
+        self.next_due = until.plus_ms(i64::try_from(spread_ms).unwrap_or(0));
+        self.postponed_until = Some(until);
+        self
+    }
+
     fn looked(mut self, pace: &Pace<'_>, now: Timestamp) -> Self {
         self.checks += 1;
         self.failures_in_a_row = 0;
         self.failing = None;
+        self.postponed_until = None;
         self.last_checked = Some(now);
         self.watched_since = self.watched_since.or(Some(now));
         (self.next_due, self.interval_s) = pace.after_look(now, self.interval_s, self.checks);
@@ -150,7 +169,6 @@ impl PollState {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::SourceId;
 
     const PLAN: PollPlan = PollPlan { every_s: 100, min_s: Some(10), max_s: Some(400) };
 

@@ -170,6 +170,12 @@ impl Source {
             .remedy("correct that and try again; nothing was registered"))
     }
 
+    /// The host that is asked for `url`, with its port if it names one; the bucket of an object of S3.
+    pub fn host(&self) -> &str {
+        let rest = self.url.as_deref().and_then(|url| url.split_once("://")).map_or("", |(_, rest)| rest);
+        rest.split(['/', '?']).next().unwrap_or_default()
+    }
+
     /// How it is polled, if it is.
     pub fn pace(&self) -> Option<Pace<'_>> {
         self.poll.as_ref().map(|plan| Pace { plan, calendar: self.calendar.as_ref(), id: &self.id })
@@ -275,6 +281,18 @@ mod tests {
             "not a uri",
         ] {
             assert!(source.entity_at(outside).is_err(), "{outside}");
+        }
+    }
+
+    #[test]
+    fn a_host_is_named_with_its_port() {
+        for (url, host) in [
+            ("https://EXAMPLE.org/a/b?c=/d", "example.org"),
+            ("https://example.org?x", "example.org"),
+            ("https://[2001:db8::1]:8443/", "[2001:db8::1]:8443"),
+            ("s3://abc/d", "abc"),
+        ] {
+            assert_eq!(Source::watching("s".parse().unwrap(), url, 60).checked().unwrap().host(), host, "{url}");
         }
     }
 

@@ -1,16 +1,26 @@
 //! Heads and what was decided beside them. A revision and an upstream order only ever rise (I7).
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, Statement, params};
 use tidemark_domain::{Decision, EntityKey, Head, HeadView, Identity, Timestamp, UpstreamOrder, Validators};
 
 use crate::columns::{At, Json, Text, row_limit};
 
 /// All that handling needs to know of an entity. The caller reads at one moment.
 pub(crate) fn view(connection: &Connection, key: &EntityKey) -> rusqlite::Result<HeadView> {
-    let (source, entity) = (key.source.as_str(), key.entity.as_str());
-    let mut one = connection
+    Ok(views(connection, std::slice::from_ref(key))?.pop().unwrap_or_default())
+}
+
+/// The same of many entities.
+pub(crate) fn views(connection: &Connection, keys: &[EntityKey]) -> rusqlite::Result<Vec<HeadView>> {
+    let mut head = connection
         .prepare_cached("SELECT head, decided, decided_at, upstream_order, epoch FROM heads WHERE source = ?1 AND entity = ?2")?;
-    let found = one.query_row([source, entity], |row| {
+    let mut decisions = connection.prepare_cached("SELECT identity, decision FROM decisions WHERE source = ?1 AND entity = ?2")?;
+    keys.iter().map(|key| one_view(&mut head, &mut decisions, key)).collect()
+}
+
+fn one_view(head: &mut Statement<'_>, decisions: &mut Statement<'_>, key: &EntityKey) -> rusqlite::Result<HeadView> {
+    let (source, entity) = (key.source.as_str(), key.entity.as_str());
+    let found = head.query_row([source, entity], |row| {
         Ok(HeadView {
             head: row.get::<_, Option<Json<Head>>>(0)?.map(|head| head.0),
             decided: row.get::<_, Json<Validators>>(1)?.0,
@@ -21,7 +31,6 @@ pub(crate) fn view(connection: &Connection, key: &EntityKey) -> rusqlite::Result
         })
     });
     let mut view = found.optional()?.unwrap_or_default();
-    let mut decisions = connection.prepare_cached("SELECT identity, decision FROM decisions WHERE source = ?1 AND entity = ?2")?;
     let decisions =
         decisions.query_map([source, entity], |row| Ok((row.get::<_, Json<Identity>>(0)?.0, row.get::<_, Json<Decision>>(1)?.0)))?;
     view.decisions = decisions.collect::<Result<_, _>>()?;

@@ -13,6 +13,11 @@ impl Ledger for LocalStore {
         self.read(move |connection| Ok(heads::view(connection, &key)?)).await
     }
 
+    async fn heads(&self, keys: &[EntityKey]) -> Result<Vec<HeadView>, Fault> {
+        let keys = keys.to_vec();
+        self.read(move |connection| Ok(heads::views(connection, &keys)?)).await
+    }
+
     async fn claim(&self, request: &ClaimRequest) -> Result<Claim, Fault> {
         let request = request.clone();
         self.write(move |connection| Ok(claims::claim(connection, &request)?)).await

@@ -1,9 +1,9 @@
 //! The registry of sources, and what the poller remembers of each.
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 use tidemark_domain::poll::PollState;
 use tidemark_domain::{Fault, Source, SourceId, Timestamp};
-use tidemark_pipeline::ports::{Applied, Sources};
+use tidemark_pipeline::ports::{Applied, Polled, Sources};
 
 use crate::columns::{At, Json, Text, row_limit};
 use crate::failure::Failure;
@@ -42,7 +42,7 @@ impl Sources for LocalStore {
         .await
     }
 
-    async fn take_due(&self, now: Timestamp, lease_ms: i64, limit: usize) -> Result<Vec<Source>, Fault> {
+    async fn take_due(&self, now: Timestamp, lease_ms: i64, limit: usize) -> Result<Vec<Polled>, Fault> {
         // Looking costs nothing; taking costs an fsync.
         if self.read(move |connection| Ok(due(connection, now, limit.min(1))?)).await?.is_empty() {
             return Ok(Vec::new());
@@ -50,25 +50,32 @@ impl Sources for LocalStore {
         self.write(move |connection| {
             let taken = due(connection, now, limit)?;
             let mut lease = connection.prepare_cached("UPDATE sources SET leased_until = ?2 WHERE id = ?1")?;
-            taken.iter().try_for_each(|source| lease.execute(params![source.id.as_str(), At(now.plus_ms(lease_ms))]).map(drop))?;
+            taken.iter().try_for_each(|taken| lease.execute(params![taken.source.id.as_str(), At(now.plus_ms(lease_ms))]).map(drop))?;
             Ok(taken)
         })
         .await
     }
 
-    async fn poll_state(&self, id: &SourceId) -> Result<Option<PollState>, Fault> {
-        let id = id.clone();
-        self.read(move |connection| Ok(remembered(connection, &id)?)).await
+    async fn poll_states(&self, ids: &[SourceId]) -> Result<Vec<Option<PollState>>, Fault> {
+        let ids = ids.to_vec();
+        self.read(move |connection| {
+            let mut one = connection.prepare_cached("SELECT poll_state FROM sources WHERE id = ?1")?;
+            let states = ids.iter().map(|id| one.query_row([id.as_str()], |row| remembered(row, 0)).optional().map(Option::flatten));
+            Ok(states.collect::<Result<_, _>>()?)
+        })
+        .await
     }
 
-    async fn save_poll(&self, id: &SourceId, state: &PollState) -> Result<(), Fault> {
-        let (id, state) = (id.clone(), state.clone());
+    async fn save_polls(&self, states: &[(SourceId, PollState)]) -> Result<(), Fault> {
+        let states = states.to_vec();
         self.write(move |connection| {
             // A source without a plan stays undue, even if somebody looked at it by hand.
             let mut save = connection.prepare_cached(
                 "UPDATE sources SET poll_state = ?2, leased_until = 0, next_due = iif(next_due IS NULL, NULL, ?3) WHERE id = ?1",
             )?;
-            save.execute(params![id.as_str(), Json(&state), At(state.next_due)])?;
+            for (id, state) in &states {
+                save.execute(params![id.as_str(), Json(state), At(state.next_due)])?;
+            }
             Ok(())
         })
         .await
@@ -102,10 +109,8 @@ fn registered(connection: &Connection, id: &SourceId) -> rusqlite::Result<Option
     Ok(one.query_row([id.as_str()], |row| row.get::<_, Json<Source>>(0)).optional()?.map(|source| source.0))
 }
 
-fn remembered(connection: &Connection, id: &SourceId) -> rusqlite::Result<Option<PollState>> {
-    let mut one = connection.prepare_cached("SELECT poll_state FROM sources WHERE id = ?1")?;
-    let state = one.query_row([id.as_str()], |row| row.get::<_, Option<Json<PollState>>>(0)).optional()?;
-    Ok(state.flatten().map(|state| state.0))
+fn remembered(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<PollState>> {
+    Ok(row.get::<_, Option<Json<PollState>>>(column)?.map(|state| state.0))
 }
 
 fn ids(connection: &Connection) -> rusqlite::Result<Vec<SourceId>> {
@@ -113,8 +118,12 @@ fn ids(connection: &Connection) -> rusqlite::Result<Vec<SourceId>> {
     all.query_map([], |row| Ok(row.get::<_, Text<SourceId>>(0)?.0))?.collect()
 }
 
-fn due(connection: &Connection, now: Timestamp, limit: usize) -> rusqlite::Result<Vec<Source>> {
-    let mut due = connection
-        .prepare_cached("SELECT source FROM sources WHERE next_due <= ?1 AND leased_until <= ?1 ORDER BY next_due, id LIMIT ?2")?;
-    due.query_map(params![At(now), row_limit(limit)], |row| Ok(row.get::<_, Json<Source>>(0)?.0))?.collect()
+fn due(connection: &Connection, now: Timestamp, limit: usize) -> rusqlite::Result<Vec<Polled>> {
+    let mut due = connection.prepare_cached(
+        "SELECT source, poll_state FROM sources WHERE next_due <= ?1 AND leased_until <= ?1 ORDER BY next_due, id LIMIT ?2",
+    )?;
+    let polled = due.query_map(params![At(now), row_limit(limit)], |row| {
+        Ok(Polled { source: row.get::<_, Json<Source>>(0)?.0, state: remembered(row, 1)? })
+    })?;
+    polled.collect()
 }

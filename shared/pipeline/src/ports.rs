@@ -258,6 +258,16 @@ pub enum ChangeName {
 pub trait Ledger: Send + Sync {
     /// All that handling needs to know of an entity, read consistently.
     fn head(&self, key: &EntityKey) -> impl Future<Output = Result<HeadView, Fault>> + Send;
+    /// The same of many entities, in this order, each read consistently.
+    fn heads(&self, keys: &[EntityKey]) -> impl Future<Output = Result<Vec<HeadView>, Fault>> + Send {
+        async move {
+            let mut views = Vec::with_capacity(keys.len());
+            for key in keys {
+                views.push(self.head(key).await?);
+            }
+            Ok(views)
+        }
+    }
     /// The right to work on one step.
     fn claim(&self, request: &ClaimRequest) -> impl Future<Output = Result<Claim, Fault>> + Send;
     /// Moves ledger, head and change in one transaction, or not at all (I5).
@@ -371,6 +381,15 @@ pub struct Applied {
     pub removed: Vec<SourceId>,
 }
 
+/// A source with what the poller remembers of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Polled {
+    /// The source.
+    pub source: Source,
+    /// `None` if it was never looked at.
+    pub state: Option<PollState>,
+}
+
 /// The registry of sources, and what the poller remembers of them.
 pub trait Sources: Send + Sync {
     /// Registers these sources; with `prune`, exactly these.
@@ -380,11 +399,19 @@ pub trait Sources: Send + Sync {
     /// All sources, by id.
     fn list(&self) -> impl Future<Output = Result<Vec<Source>, Fault>> + Send;
     /// Sources that are due, each handed to one poller for `lease_ms`.
-    fn take_due(&self, now: Timestamp, lease_ms: i64, limit: usize) -> impl Future<Output = Result<Vec<Source>, Fault>> + Send;
-    /// What the poller remembers.
-    fn poll_state(&self, id: &SourceId) -> impl Future<Output = Result<Option<PollState>, Fault>> + Send;
+    fn take_due(&self, now: Timestamp, lease_ms: i64, limit: usize) -> impl Future<Output = Result<Vec<Polled>, Fault>> + Send;
+    /// What the poller remembers of these sources, in this order.
+    fn poll_states(&self, ids: &[SourceId]) -> impl Future<Output = Result<Vec<Option<PollState>>, Fault>> + Send;
     /// Saves what the poller remembers. A source that is no longer registered is left out.
-    fn save_poll(&self, id: &SourceId, state: &PollState) -> impl Future<Output = Result<(), Fault>> + Send;
+    fn save_polls(&self, states: &[(SourceId, PollState)]) -> impl Future<Output = Result<(), Fault>> + Send;
+    /// What the poller remembers of one source.
+    fn poll_state(&self, id: &SourceId) -> impl Future<Output = Result<Option<PollState>, Fault>> + Send {
+        async move { Ok(self.poll_states(std::slice::from_ref(id)).await?.pop().flatten()) }
+    }
+    /// Saves what the poller remembers of one source.
+    fn save_poll(&self, id: &SourceId, state: &PollState) -> impl Future<Output = Result<(), Fault>> + Send {
+        async move { self.save_polls(&[(id.clone(), state.clone())]).await }
+    }
 }
 
 /// Secrets by reference. Their bytes never reach a log or a document.

@@ -6,6 +6,7 @@ mod outcomes;
 mod report;
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use tidemark_domain::calendar::TriggerKind;
 use tidemark_domain::{Fault, Source};
@@ -46,9 +47,9 @@ async fn check_one(node: &Node, target: &str, json: bool) -> Result<ExitCode, Fa
 
 async fn check_many(node: &Node, args: &CheckArgs, json: bool) -> Result<ExitCode, Fault> {
     let (to_look_at, without_url) = chosen(node, args).await?;
-    let progress = Progress::new(json);
-    let at_once = usize::from(args.in_flight);
-    let (mut checked, not_looked_at) = look_at_all(node, to_look_at, at_once, &progress).await?;
+    let progress = Arc::new(Progress::new(json));
+    let at_once = usize::from(args.poll.in_flight);
+    let (mut checked, not_looked_at) = look_at_all(node, to_look_at, &args.poll, Arc::clone(&progress)).await?;
     settle(node, &mut checked, at_once, &progress).await?;
     drop(progress);
     let code = if not_looked_at > 0 { ExitCode::FAILURE } else { exit_code(&checked) };
@@ -77,6 +78,6 @@ fn is_triggered_by(source: &Source, kind: TriggerKind) -> bool {
 }
 
 fn exit_code(checked: &[Checked]) -> ExitCode {
-    let failed = checked.iter().any(|checked| matches!(checked.found, Found::Failed | Found::Pending));
+    let failed = checked.iter().any(|checked| matches!(checked.found, Found::Failed | Found::Postponed | Found::Pending));
     if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }

@@ -18,6 +18,8 @@ pub(super) enum Found {
     Failed,
     /// Accepted, and not handled yet.
     Pending,
+    /// Not asked: its host is unwell.
+    Postponed,
     Deleted,
     New,
     Modified,
@@ -25,7 +27,8 @@ pub(super) enum Found {
 }
 
 impl Found {
-    const ALL: [Found; 6] = [Found::New, Found::Modified, Found::Deleted, Found::Unchanged, Found::Failed, Found::Pending];
+    const ALL: [Found; 7] =
+        [Found::New, Found::Modified, Found::Deleted, Found::Unchanged, Found::Failed, Found::Postponed, Found::Pending];
 
     fn word(self) -> &'static str {
         match self {
@@ -35,6 +38,7 @@ impl Found {
             Found::Unchanged => "unchanged",
             Found::Failed => "failed",
             Found::Pending => "pending",
+            Found::Postponed => "postponed",
         }
     }
 
@@ -43,7 +47,7 @@ impl Found {
             Found::New | Found::Modified | Found::Deleted => Colour::Good,
             Found::Unchanged => Colour::Dim,
             Found::Failed => Colour::Bad,
-            Found::Pending => Colour::Odd,
+            Found::Pending | Found::Postponed => Colour::Odd,
         }
     }
 
@@ -147,7 +151,7 @@ impl Report {
         if rows.len() > LISTED_MAX {
             output::line(&format!("… and {} more (--json lists all)", rows.len() - LISTED_MAX));
         }
-        let words = self.counts.iter().filter(|count| count.count > 0 || count.result != Found::Pending);
+        let words = self.counts.iter().filter(|count| count.count > 0 || !matches!(count.result, Found::Pending | Found::Postponed));
         let words: Vec<String> = words.map(|count| format!("{} {}", count.count, count.result.word())).collect();
         output::line(&format!("{} looked at: {}.", output::count(self.sources.len() as u64, "source", "sources"), words.join(", ")));
         if self.without_url > 0 {

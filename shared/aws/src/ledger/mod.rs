@@ -7,15 +7,24 @@ mod feed;
 mod heads;
 mod items;
 
+use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use tidemark_domain::contract::{ChangeRecord, LedgerRecord};
 use tidemark_domain::{Decision, EntityKey, Fault, HeadView, Identity, RunId, Step, Timestamp, UpstreamOrder, Validators};
 use tidemark_pipeline::ports::{ChangeName, Claim, ClaimRequest, Commit, Committed, Confirmed, FeedQuery, FencingToken, Ledger, Placed};
 
 use crate::stack::AwsStore;
 
+/// Heads read at the same time.
+const HEADS_AT_ONCE: usize = 16;
+
 impl Ledger for AwsStore {
     async fn head(&self, key: &EntityKey) -> Result<HeadView, Fault> {
         heads::view(self, key).await
+    }
+
+    async fn heads(&self, keys: &[EntityKey]) -> Result<Vec<HeadView>, Fault> {
+        let views: Vec<_> = keys.iter().map(|key| heads::view(self, key)).collect();
+        stream::iter(views).buffered(HEADS_AT_ONCE).try_collect().await
     }
 
     async fn claim(&self, request: &ClaimRequest) -> Result<Claim, Fault> {

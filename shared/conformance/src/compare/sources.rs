@@ -1,8 +1,8 @@
 //! Two registries under the same calls.
 
+use tidemark_domain::Source;
 use tidemark_domain::poll::PollState;
-use tidemark_domain::{Source, SourceId};
-use tidemark_pipeline::ports::{Applied, Sources};
+use tidemark_pipeline::ports::{Applied, Polled, Sources};
 
 use super::{located, same};
 use crate::chance::Chance;
@@ -27,7 +27,11 @@ pub async fn sources(adapter: &impl Sources, seed: u64, steps: usize) -> Result<
                 same("apply", model, adapter).map(drop)
             }
             1..=3 => {
-                let due = |taken: Vec<Source>| sorted(taken.into_iter().map(|source| source.id).collect());
+                let due = |taken: Vec<Polled>| {
+                    let mut taken: Vec<_> = taken.into_iter().map(|polled| (polled.source.id, polled.state)).collect();
+                    taken.sort_by(|a, b| a.0.cmp(&b.0));
+                    taken
+                };
                 let (model, adapter) = (model.take_due(now, 1_000, 99).await, adapter.take_due(now, 1_000, 99).await);
                 same("take due", model.map(due), adapter.map(due)).map(drop)
             }
@@ -64,9 +68,4 @@ fn sort(applied: &mut Applied) {
     for ids in [&mut applied.added, &mut applied.changed, &mut applied.unchanged, &mut applied.removed] {
         ids.sort();
     }
-}
-
-fn sorted(mut ids: Vec<SourceId>) -> Vec<SourceId> {
-    ids.sort();
-    ids
 }

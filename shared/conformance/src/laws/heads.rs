@@ -15,6 +15,22 @@ pub async fn an_entity_never_seen_is_absent_at_revision_0(ledger: &Arc<impl Ledg
     assert_eq!(ledger.history(&entity("e"), 10).await.unwrap(), []);
 }
 
+/// In the order asked for, whatever is there and whatever is not.
+pub async fn many_heads_are_read_as_each_is(ledger: &Arc<impl Ledger + 'static>) {
+    let (first, second) = (entity("a"), entity_of("other", "b"));
+    commit_all(&**ledger, &first, &["a", "b"]).await;
+    commit_all(&**ledger, &second, &["c"]).await;
+    ledger.decide(&second, content("bad"), Some(&withheld())).await.unwrap();
+    let keys = [second.clone(), entity("none"), first.clone(), second.clone()];
+    let mut one_by_one = Vec::new();
+    for key in &keys {
+        one_by_one.push(ledger.head(key).await.unwrap());
+    }
+    assert_eq!(one_by_one.iter().map(HeadView::revision).collect::<Vec<_>>(), [1, 0, 2, 1]);
+    assert_eq!(ledger.heads(&keys).await.unwrap(), one_by_one);
+    assert_eq!(ledger.heads(&[]).await.unwrap(), []);
+}
+
 /// New version id, same bytes (I3): the next request sends the new validators (I11).
 pub async fn a_confirmation_replaces_the_validators_and_not_the_head(ledger: &Arc<impl Ledger + 'static>) {
     let key = entity("e");

@@ -77,6 +77,7 @@ macro_rules! ledger_laws {
                 heads,
                 $make,
                 an_entity_never_seen_is_absent_at_revision_0,
+                many_heads_are_read_as_each_is,
                 a_confirmation_replaces_the_validators_and_not_the_head,
                 a_confirmation_stops_older_bytes_in_flight,
                 a_confirmation_of_another_revision_changes_nothing,
@@ -187,6 +188,7 @@ macro_rules! sources_laws {
                 what_the_poller_remembers_is_kept,
                 a_source_that_is_gone_is_not_remembered,
                 a_limit_leaves_the_rest_due,
+                many_looks_are_remembered_at_once,
                 many_pollers_get_each_due_source_once,
             );
         }

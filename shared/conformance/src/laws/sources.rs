@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tidemark_domain::poll::PollState;
 use tidemark_domain::{Fault, Source, SourceId, Timestamp};
-use tidemark_pipeline::ports::Sources;
+use tidemark_pipeline::ports::{Polled, Sources};
 
 use crate::samples::{at, source, source_id};
 
@@ -18,10 +18,14 @@ fn names(names: &[&str]) -> Vec<SourceId> {
     names.iter().map(|name| source_id(name)).collect()
 }
 
+fn taken(polled: &[Polled]) -> Vec<SourceId> {
+    polled.iter().map(|polled| polled.source.id.clone()).collect()
+}
+
 async fn due(sources: &impl Sources, now: Timestamp) -> Vec<SourceId> {
-    let mut taken = ids(&sources.take_due(now, LEASE_MS, 100).await.unwrap());
-    taken.sort();
-    taken
+    let mut due = taken(&sources.take_due(now, LEASE_MS, 100).await.unwrap());
+    due.sort();
+    due
 }
 
 /// Added, changed, unchanged, removed.
@@ -125,9 +129,26 @@ pub async fn what_the_poller_remembers_is_kept(sources: &Arc<impl Sources + 'sta
         candidates: 1,
         failures: 2,
         bytes_saved: 1 << 40,
+        postponed_until: Some(at(8)),
     };
     sources.save_poll(&source_id("a"), &state).await.unwrap();
-    assert_eq!(sources.poll_state(&source_id("a")).await.unwrap(), Some(state));
+    assert_eq!(sources.poll_state(&source_id("a")).await.unwrap(), Some(state.clone()));
+    let again = sources.take_due(at(9), LEASE_MS, 1).await.unwrap();
+    assert_eq!(again, [Polled { source: source("a", 60), state: Some(state) }], "and comes with the source when it is due");
+}
+
+/// In one call, in the order asked for.
+pub async fn many_looks_are_remembered_at_once(sources: &Arc<impl Sources + 'static>) {
+    let registered: Vec<Source> = (100..400).map(|n| source(&format!("s{n}"), 60)).collect();
+    sources.apply(&registered, false, at(0)).await.unwrap();
+    let state = |checks: u64| PollState { checks, next_due: at(50), ..PollState::default() };
+    let states: Vec<(SourceId, PollState)> = registered.iter().zip(0..).map(|(source, n)| (source.id.clone(), state(n))).collect();
+    let gone = (source_id("gone"), state(7));
+    sources.save_polls(&[&states[..150], &[gone], &states[150..]].concat()).await.unwrap();
+    let asked = [source_id("s399"), source_id("gone"), source_id("s100"), source_id("s399")];
+    let found = sources.poll_states(&asked).await.unwrap();
+    assert_eq!(found, [Some(state(299)), None, Some(state(0)), Some(state(299))]);
+    assert_eq!((due(&**sources, at(49)).await.len(), sources.poll_states(&[]).await.unwrap()), (0, vec![]));
 }
 
 /// A look that ends after its source was removed leaves nothing.
@@ -143,11 +164,11 @@ pub async fn a_source_that_is_gone_is_not_remembered(sources: &Arc<impl Sources 
 /// Nothing is lost by a small page.
 pub async fn a_limit_leaves_the_rest_due(sources: &Arc<impl Sources + 'static>) {
     sources.apply(&[source("a", 60), source("b", 60), source("c", 60)], false, at(0)).await.unwrap();
-    let mut taken = ids(&sources.take_due(at(0), LEASE_MS, 2).await.unwrap());
-    assert_eq!(taken.len(), 2);
-    taken.extend(due(&**sources, at(0)).await);
-    taken.sort();
-    assert_eq!(taken, names(&["a", "b", "c"]));
+    let mut all = taken(&sources.take_due(at(0), LEASE_MS, 2).await.unwrap());
+    assert_eq!(all.len(), 2);
+    all.extend(due(&**sources, at(0)).await);
+    all.sort();
+    assert_eq!(all, names(&["a", "b", "c"]));
 }
 
 /// Eight pollers at once.
@@ -158,21 +179,21 @@ pub async fn many_pollers_get_each_due_source_once(sources: &Arc<impl Sources + 
     for _ in 0..8 {
         let sources = Arc::clone(sources);
         pollers.push(tokio::spawn(async move {
-            let mut taken = Vec::new();
+            let mut mine = Vec::new();
             loop {
                 let page = sources.take_due(at(0), LEASE_MS, 3).await.unwrap();
                 if page.is_empty() {
-                    return taken;
+                    return mine;
                 }
-                taken.extend(ids(&page));
+                mine.extend(taken(&page));
                 tokio::task::yield_now().await;
             }
         }));
     }
-    let mut taken = Vec::new();
+    let mut all = Vec::new();
     for poller in pollers {
-        taken.extend(poller.await.unwrap());
+        all.extend(poller.await.unwrap());
     }
-    taken.sort();
-    assert_eq!(taken, ids(&registered));
+    all.sort();
+    assert_eq!(all, ids(&registered));
 }

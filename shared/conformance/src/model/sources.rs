@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use tidemark_domain::poll::PollState;
 use tidemark_domain::{Fault, Source, SourceId, Timestamp};
-use tidemark_pipeline::ports::{Applied, Sources};
+use tidemark_pipeline::ports::{Applied, Polled, Sources};
 
 use super::lock;
 
@@ -56,7 +56,7 @@ impl Sources for ModelSources {
         Ok(lock(&self.0).values().map(|registered| registered.source.clone()).collect())
     }
 
-    async fn take_due(&self, now: Timestamp, lease_ms: i64, limit: usize) -> Result<Vec<Source>, Fault> {
+    async fn take_due(&self, now: Timestamp, lease_ms: i64, limit: usize) -> Result<Vec<Polled>, Fault> {
         let mut registry = lock(&self.0);
         let mut due: Vec<&mut Registered> =
             registry.values_mut().filter(|registered| registered.source.poll.is_some() && registered.due <= now).collect();
@@ -65,17 +65,21 @@ impl Sources for ModelSources {
         for registered in &mut due {
             registered.due = now.plus_ms(lease_ms);
         }
-        Ok(due.into_iter().map(|registered| registered.source.clone()).collect())
+        Ok(due.into_iter().map(|registered| Polled { source: registered.source.clone(), state: registered.state.clone() }).collect())
     }
 
-    async fn poll_state(&self, id: &SourceId) -> Result<Option<PollState>, Fault> {
-        Ok(lock(&self.0).get(id).and_then(|registered| registered.state.clone()))
+    async fn poll_states(&self, ids: &[SourceId]) -> Result<Vec<Option<PollState>>, Fault> {
+        let registry = lock(&self.0);
+        Ok(ids.iter().map(|id| registry.get(id).and_then(|registered| registered.state.clone())).collect())
     }
 
-    async fn save_poll(&self, id: &SourceId, state: &PollState) -> Result<(), Fault> {
-        if let Some(registered) = lock(&self.0).get_mut(id) {
-            registered.due = state.next_due;
-            registered.state = Some(state.clone());
+    async fn save_polls(&self, states: &[(SourceId, PollState)]) -> Result<(), Fault> {
+        let mut registry = lock(&self.0);
+        for (id, state) in states {
+            if let Some(registered) = registry.get_mut(id) {
+                registered.due = state.next_due;
+                registered.state = Some(state.clone());
+            }
         }
         Ok(())
     }

@@ -1,5 +1,7 @@
 //! Detectors: each answers only "should we look?" (I1), and hands its candidates to the same submit.
 
+pub mod looks;
 pub mod object_event;
 pub mod poll;
+mod waiting;
 pub mod webhook;

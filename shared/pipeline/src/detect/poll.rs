@@ -1,15 +1,11 @@
 //! Looks at a URL with a conditional request, and submits a candidate when something differs from what
 //! was last decided (I11). A look that fails is a state of the source, never "no change".
 
-use std::collections::VecDeque;
-
-use futures_util::StreamExt as _;
-use futures_util::stream::FuturesUnordered;
 use tidemark_domain::contract::Detector;
 use tidemark_domain::poll::{PollState, Sighting, sight};
 use tidemark_domain::{Candidate, EntityKey, Fault, HeadView, HintKey, Observed, Source, Timestamp};
 
-use crate::ports::{Accepted, Clock, Intake, Ledger, Sources, Upstream};
+use crate::ports::{Accepted, Clock, Intake, Ledger, Polled, Sources, Upstream};
 use crate::submit::submit;
 
 /// The ports that polling uses.
@@ -38,81 +34,24 @@ pub enum Looked {
     Candidate(Accepted),
     /// It could not be seen.
     Failed(Fault),
+    /// It was not asked: its host is unwell, and left alone until then.
+    Postponed {
+        /// When it is looked at again, at the earliest.
+        until: Timestamp,
+    },
 }
 
-/// What looking at all that was due came to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Looks {
-    /// Nothing new.
-    pub unchanged: u64,
-    /// Something to handle.
-    pub candidates: u64,
-    /// Something that was submitted before.
-    pub copies: u64,
-    /// Could not be seen.
-    pub failed: u64,
-    /// Bytes that did not have to be downloaded again.
-    pub bytes_saved: u64,
-}
-
-impl Looks {
-    fn count(&mut self, source: &Source, looked: Result<Looked, Fault>) {
-        match looked {
-            Ok(Looked::Unchanged { saved_bytes }) => {
-                self.unchanged += 1;
-                self.bytes_saved += saved_bytes;
-            }
-            Ok(Looked::Candidate(Accepted::New(_))) => self.candidates += 1,
-            Ok(Looked::Candidate(Accepted::Copy { .. })) => self.copies += 1,
-            // A state of the source, and told there.
-            Ok(Looked::Failed(_)) => self.failed += 1,
-            // Its lease ends, and it is due again.
-            Err(fault) => {
-                tracing::warn!(source = %source.id, code = %fault.code, %fault, "could not remember a look");
-                self.failed += 1;
-            }
-        }
-    }
-}
-
-/// Looks at everything that is due, `in_flight` at the same time, until nothing is or `time_is_up`. What is
-/// begun is finished: the last look begins well before the end.
-pub async fn look_at_all_due<L, U, I, S, C>(
-    ports: &PollPorts<'_, L, U, I, S, C>,
-    in_flight: usize,
-    lease_ms: i64,
-    time_is_up: impl Fn(Timestamp) -> bool,
-) -> Result<Looks, Fault>
-where
-    L: Ledger,
-    U: Upstream,
-    I: Intake,
-    S: Sources,
-    C: Clock,
-{
-    let mut looks = Looks::default();
-    let mut running = FuturesUnordered::new();
-    let mut taken = VecDeque::new();
-    let mut more = true;
-    loop {
-        while running.len() < in_flight && !time_is_up(ports.clock.now()) {
-            if taken.is_empty() && more {
-                // As many again as are under way: asking for each single one would cost more than looking.
-                taken.extend(ports.sources.take_due(ports.clock.now(), lease_ms, in_flight * 2).await?);
-                more = !taken.is_empty();
-            }
-            // What is taken and not begun is due again when its lease ends.
-            let Some(source) = taken.pop_front() else { break };
-            running.push(async move {
-                let looked = look(ports, &source, false).await;
-                (source, looked)
-            });
-        }
-        match running.next().await {
-            Some((source, looked)) => looks.count(&source, looked),
-            None => return Ok(looks),
-        }
-    }
+/// A look that is over, and what is remembered of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Look {
+    /// Where.
+    pub source: Source,
+    /// What was decided before.
+    pub view: HeadView,
+    /// What it found.
+    pub looked: Result<Looked, Fault>,
+    /// What the poller remembers from now on; `None` for a source that it does not poll.
+    pub state: Option<PollState>,
 }
 
 /// Looks at one source and remembers what came of it. Who insists gets what was found handled even if the
@@ -125,28 +64,52 @@ where
     S: Sources,
     C: Clock,
 {
-    let (Some(url), Some(key)) = (&source.url, source.url_entity()) else {
-        return Err(Fault::rejected("poll.no_url", format!("source `{}` has no `url` to look at", source.id))
-            .remedy("it changes by webhook only; add a `url` to poll it"));
-    };
+    let (Some(_), Some(key)) = (&source.url, source.url_entity()) else { return Err(no_url(source)) };
     let view = ports.ledger.head(&key).await?;
+    let state = ports.sources.poll_state(&source.id).await?;
+    let look = look_beside(ports, Polled { source: source.clone(), state }, view, insist).await;
+    // Last: if we die before this we look again, and the ledger absorbs it (I2).
+    if let (Ok(_), Some(state)) = (&look.looked, &look.state) {
+        ports.sources.save_poll(&source.id, state).await?;
+    }
+    look.looked
+}
+
+/// Looks at one source, beside what is decided about it. What is to be remembered is left to the caller, who saves many
+/// at a time.
+pub(super) async fn look_beside<L, U, I, S, C>(ports: &PollPorts<'_, L, U, I, S, C>, polled: Polled, view: HeadView, insist: bool) -> Look
+where
+    U: Upstream,
+    I: Intake,
+    C: Clock,
+{
+    let Polled { source, state } = polled;
+    let looked = found(ports, &source, &view, insist).await;
+    let state = looked.as_ref().ok().and_then(|looked| next_state(&source, state, looked, ports.clock.now()));
+    Look { source, view, looked, state }
+}
+
+async fn found<L, U, I, S, C>(ports: &PollPorts<'_, L, U, I, S, C>, source: &Source, view: &HeadView, insist: bool) -> Result<Looked, Fault>
+where
+    U: Upstream,
+    I: Intake,
+    C: Clock,
+{
+    let (Some(url), Some(key)) = (&source.url, source.url_entity()) else { return Err(no_url(source)) };
     let present = view.head.as_ref().is_some_and(|head| head.artifact.is_some());
-    let looked = match ports.upstream.probe(source, url, &view.decided).await {
-        Err(fault) => Looked::Failed(fault),
-        Ok(probe) => match sight(probe, &view.decided, present, view.head.is_some()) {
-            Sighting::Unchanged => {
-                let artifact = view.head.as_ref().and_then(|head| head.artifact.as_ref());
-                Looked::Unchanged { saved_bytes: artifact.map_or(0, |artifact| artifact.size_bytes) }
-            }
-            Sighting::MaybeChanged(observed) => {
-                offer(ports, &Seen { key: &key, url, view: &view, observed: &observed }, false, insist).await?
-            }
-            Sighting::MaybeGone(observed) => offer(ports, &Seen { key: &key, url, view: &view, observed: &observed }, true, insist).await?,
-            Sighting::NeverThere(observed) => Looked::Failed(never_there(source, &observed)),
-        },
+    let probe = match ports.upstream.probe(source, url, &view.decided).await {
+        Err(fault) => return Ok(Looked::Failed(fault)),
+        Ok(probe) => probe,
     };
-    remember(ports, source, &looked).await?;
-    Ok(looked)
+    match sight(probe, &view.decided, present, view.head.is_some()) {
+        Sighting::Unchanged => {
+            let artifact = view.head.as_ref().and_then(|head| head.artifact.as_ref());
+            Ok(Looked::Unchanged { saved_bytes: artifact.map_or(0, |artifact| artifact.size_bytes) })
+        }
+        Sighting::MaybeChanged(observed) => offer(ports, &Seen { key: &key, url, view, observed: &observed }, false, insist).await,
+        Sighting::MaybeGone(observed) => offer(ports, &Seen { key: &key, url, view, observed: &observed }, true, insist).await,
+        Sighting::NeverThere(observed) => Ok(Looked::Failed(never_there(source, &observed))),
+    }
 }
 
 /// What a look found, beside what was decided.
@@ -182,22 +145,22 @@ where
     Ok(Looked::Candidate(submit(ports.intake, &candidate, now).await?))
 }
 
-/// Saves the poller's state. Last: if we die before this we look again, and the ledger absorbs it (I2).
-async fn remember<L, U, I, S, C>(ports: &PollPorts<'_, L, U, I, S, C>, source: &Source, looked: &Looked) -> Result<(), Fault>
-where
-    S: Sources,
-    C: Clock,
-{
-    let Some(pace) = source.pace() else { return Ok(()) };
-    let now: Timestamp = ports.clock.now();
-    let state = ports.sources.poll_state(&source.id).await?.unwrap_or_else(|| PollState::starting(pace.plan, now));
-    let state = match looked {
+/// What the poller remembers after this.
+pub(super) fn next_state(source: &Source, state: Option<PollState>, looked: &Looked, now: Timestamp) -> Option<PollState> {
+    let pace = source.pace()?;
+    let state = state.unwrap_or_else(|| PollState::starting(pace.plan, now));
+    Some(match looked {
         Looked::Unchanged { saved_bytes } => state.after_unchanged(&pace, now, *saved_bytes),
         Looked::Candidate(Accepted::New(_)) => state.after_candidate(&pace, now),
         Looked::Candidate(Accepted::Copy { .. }) => state.after_copy(&pace, now),
         Looked::Failed(fault) => state.after_failure(&pace, now, fault.clone()),
-    };
-    ports.sources.save_poll(&source.id, &state).await
+        Looked::Postponed { until } => state.after_postponement(&source.id, *until),
+    })
+}
+
+fn no_url(source: &Source) -> Fault {
+    Fault::rejected("poll.no_url", format!("source `{}` has no `url` to look at", source.id))
+        .remedy("it changes by webhook only; add a `url` to poll it")
 }
 
 fn never_there(source: &Source, observed: &Observed) -> Fault {

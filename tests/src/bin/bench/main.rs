@@ -5,6 +5,7 @@
 mod cold_start;
 mod deliveries;
 mod large_object;
+mod polling;
 
 use std::path::PathBuf;
 
@@ -21,6 +22,10 @@ async fn main() {
     if wanted("deliveries") {
         println!("== signed deliveries of 1 KiB, durable before the 202");
         missed += deliveries::run(folder.path()).await;
+    }
+    if wanted("polling") {
+        println!("== {} sources that have not changed", polling::SOURCES);
+        missed += polling::run(folder.path()).await;
     }
     if wanted("functions") {
         println!("== functions beside the least that one can be, built the same way");
