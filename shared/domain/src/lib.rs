@@ -17,6 +17,7 @@ pub mod object_event;
 pub mod outcome;
 pub mod pace;
 pub mod poll;
+pub mod quiet;
 pub mod s3_uri;
 pub mod source;
 pub mod step;

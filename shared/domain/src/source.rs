@@ -156,6 +156,9 @@ impl Source {
         }
         if let Some(plan) = &self.webhook {
             wrong.extend(plan.wrongs());
+            if plan.expect_every_s == Some(0) || (plan.expect_every_s.is_some() && self.poll.is_none()) {
+                wrong.push("`expect_every_s` is above zero, and needs a `url` and a `poll`, for when the provider is quiet".into());
+            }
         }
         if self.allow.len() > LIST_ITEMS_MAX || self.pin_sha256.len() > LIST_ITEMS_MAX {
             wrong.push(format!("`allow` and `pin_sha256` take at most {LIST_ITEMS_MAX} items"));

@@ -32,6 +32,9 @@ pub struct WebhookPlan {
     pub payload: PayloadMap,
     /// How far the time of signing may be off.
     pub tolerance_s: u64,
+    /// The longest time in which the provider calls at least once. When it does not, `url` is polled until it does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expect_every_s: Option<u64>,
 }
 
 /// A plan as it is written: what is left out depends on the scheme.
@@ -55,12 +58,21 @@ struct WrittenPlan {
     /// its time, for an hour.
     #[serde(default)]
     tolerance_s: Option<u64>,
+    /// The longest time in which the provider calls at least once. When it does not, `url` is polled until it does.
+    #[serde(default)]
+    expect_every_s: Option<u64>,
 }
 
 impl From<WrittenPlan> for WebhookPlan {
-    fn from(WrittenPlan { scheme, secrets, uri_pointer, payload, tolerance_s }: WrittenPlan) -> Self {
+    fn from(WrittenPlan { scheme, secrets, uri_pointer, payload, tolerance_s, expect_every_s }: WrittenPlan) -> Self {
         let plan = Self::new(scheme, secrets);
-        Self { uri_pointer: uri_pointer.unwrap_or(plan.uri_pointer), tolerance_s: tolerance_s.unwrap_or(plan.tolerance_s), payload, ..plan }
+        Self {
+            uri_pointer: uri_pointer.unwrap_or(plan.uri_pointer),
+            tolerance_s: tolerance_s.unwrap_or(plan.tolerance_s),
+            payload,
+            expect_every_s,
+            ..plan
+        }
     }
 }
 
@@ -69,7 +81,7 @@ const TOLERANCE_S: u64 = 300;
 /// How long SNS goes on sending one message.
 const SNS_RETRIES_S: u64 = 3600;
 
-/// How a provider proves that it is the sender. There is no scheme without a secret (I10).
+/// How a provider proves that it is the sender. There is no scheme without a proof (I10).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", tag = "scheme")]
 pub enum WebhookScheme {
@@ -155,7 +167,7 @@ impl WebhookPlan {
     pub fn new(scheme: WebhookScheme, secrets: Vec<String>) -> Self {
         let tolerance_s = if matches!(scheme, WebhookScheme::AwsSns(_)) { SNS_RETRIES_S + TOLERANCE_S } else { TOLERANCE_S };
         let uri_pointer = layout(&scheme).uri.to_owned();
-        Self { scheme, secrets, uri_pointer, payload: PayloadMap::default(), tolerance_s }
+        Self { scheme, secrets, uri_pointer, payload: PayloadMap::default(), tolerance_s, expect_every_s: None }
     }
 
     /// Every reason why this plan cannot be registered. None of them repeats a secret.

@@ -197,6 +197,10 @@ where
         Looked::Candidate(Accepted::Copy { .. }) => state.after_copy(&pace, now),
         Looked::Failed(fault) => state.after_failure(&pace, now, fault.clone()),
     };
+    let state = match source.expected() {
+        Some(expected) => expected.looked(state),
+        None => state,
+    };
     ports.sources.save_poll(&source.id, &state).await
 }
 

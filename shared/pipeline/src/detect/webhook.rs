@@ -67,6 +67,7 @@ pub async fn receive<S: Sources, K: Secrets, P: Published, I: Intake>(
                 }
                 Wish::Farewell => {
                     tracing::warn!(source = %source.id, "its provider says that it will deliver no more: subscribe again if that was no intention");
+                    remember(ports.sources, &source, Heard::Farewell, now).await;
                     return Ok(Received::Asked(Answer::default()));
                 }
             }
@@ -75,7 +76,36 @@ pub async fn receive<S: Sources, K: Secrets, P: Published, I: Intake>(
     if let Some(answer) = challenge(plan, &verified)? {
         return Ok(Received::Asked(answer));
     }
-    submit_all(ports.intake, &source, &verified, arrival, now).await
+    let received = submit_all(ports.intake, &source, &verified, arrival, now).await?;
+    remember(ports.sources, &source, Heard::Delivery, now).await;
+    Ok(received)
+}
+
+/// What a provider was heard to say.
+#[derive(Clone, Copy)]
+enum Heard {
+    Delivery,
+    Farewell,
+}
+
+/// Puts off polling for as long as the provider calls, or begins with it. Last, and never worth refusing a delivery for: if it
+/// fails, the source is looked at once more than necessary.
+async fn remember(sources: &impl Sources, source: &Source, heard: Heard, now: Timestamp) {
+    let Some(expected) = source.expected() else { return };
+    let saving = async {
+        let state = sources.poll_state(&source.id).await?;
+        let state = match heard {
+            Heard::Delivery => expected.heard(state, now),
+            Heard::Farewell => Some(expected.farewell(state, now)),
+        };
+        match state {
+            Some(state) => sources.save_poll(&source.id, &state).await,
+            None => Ok(()),
+        }
+    };
+    if let Err(fault) = saving.await {
+        tracing::warn!(source = %source.id, code = %fault.code, %fault, "that its provider calls could not be remembered");
+    }
 }
 
 /// Checks a claim with what its provider publishes. A key that is not in there may be newer than what is at hand.
