@@ -9,6 +9,7 @@ use tidemark_local::{LocalSecrets, LocalStore, StoreSettings};
 use tidemark_pipeline::detect::poll::PollPorts;
 use tidemark_pipeline::handle::HandlePorts;
 use tidemark_pipeline::ports::Clock;
+use tidemark_pipeline::published::CachedPublished;
 use tidemark_upstream::{HttpSettings, HttpUpstream};
 use tokio::sync::Notify;
 
@@ -36,6 +37,8 @@ impl Clock for SystemClock {
 }
 
 type Upstream = HttpUpstream<SystemClock>;
+/// What providers publish to check their signatures with.
+pub(crate) type Publishers = CachedPublished<Upstream, SystemClock>;
 
 /// Everything that commands use.
 #[derive(Clone)]
@@ -43,6 +46,7 @@ pub(crate) struct Node {
     pub(crate) store: Store,
     pub(crate) upstream: Arc<Upstream>,
     pub(crate) secrets: Arc<Keys>,
+    pub(crate) published: Arc<Publishers>,
     pub(crate) clock: SystemClock,
     /// Where deliveries are sent, unless a person says otherwise.
     pub(crate) api_url: String,
@@ -60,6 +64,8 @@ impl Node {
         let clock = SystemClock;
         let owner = format!("{}-{}", std::process::id(), clock.now().as_millis());
         let settings = HttpSettings { contact: global.contact.clone(), ..HttpSettings::default() };
+        let strict = HttpSettings { redirects_max: 0, ..settings.clone() };
+        let published = CachedPublished::new(HttpUpstream::new(strict, clock)?, clock);
         let upstream = HttpUpstream::new(settings, clock)?;
         let (store, secrets, api_url) = match &global.stack {
             None => {
@@ -76,6 +82,7 @@ impl Node {
             store,
             upstream: Arc::new(upstream),
             secrets: Arc::new(secrets),
+            published: Arc::new(published),
             clock,
             api_url,
             standings: Arc::default(),

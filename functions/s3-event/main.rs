@@ -1,17 +1,19 @@
-//! A bucket notifies us: every object that a source covers becomes a candidate.
+//! A store notifies us, directly, through EventBridge, SNS or a queue: every object that a source covers becomes a
+//! candidate. Of a queue's batch, only the messages that failed come back.
 // The futures of the line and of the SDK lie deep in each other.
 #![recursion_limit = "256"]
 
 use std::sync::Arc;
 
-use aws_lambda_events::s3::{S3Event, S3EventRecord};
+use aws_lambda_events::sqs::{BatchItemFailure, SqsBatchResponse};
 use lambda_runtime::{Error, LambdaEvent, service_fn};
 use serde_json::Value;
 use tidemark_aws::AwsStore;
 use tidemark_domain::contract::Metrics;
-use tidemark_domain::{Fault, Source, Timestamp, decoded_key};
+use tidemark_domain::object_event::{Notification, s3_notification};
+use tidemark_domain::{Fault, ObjectEvent, Source, Timestamp};
 use tidemark_functions::{Function, Meanwhile};
-use tidemark_pipeline::detect::object_event::{Notified, ObjectEvent, notified};
+use tidemark_pipeline::detect::object_event::{Notified, notified};
 use tidemark_pipeline::ports::{Accepted, Clock as _, Sources as _};
 use tokio::sync::Mutex;
 
@@ -28,7 +30,8 @@ async fn main() -> Result<(), Error> {
         let (event, context) = event.into_parts();
         function
             .measured(&context, async {
-                let mut metrics = Metrics { accepted: Some(0), dedupe_hits: Some(0), refused: Some(0), ..Metrics::default() };
+                let mut metrics =
+                    Metrics { accepted: Some(0), dedupe_hits: Some(0), refused: Some(0), failed: Some(0), ..Metrics::default() };
                 let result = match ready.get().await {
                     Ok(registry) => submit_all(function, &registry, event, &mut metrics).await,
                     Err(fault) => Err(fault),
@@ -40,21 +43,57 @@ async fn main() -> Result<(), Error> {
     .await
 }
 
-async fn submit_all(function: &Function, registry: &Registry, event: Value, metrics: &mut Metrics) -> Result<(), Fault> {
-    // `s3:TestEvent` has no records: there is nothing to do.
-    if event.get("Records").is_none() {
-        return Ok(());
+/// Submits all that an invocation brings. The answer counts for a queue only, which must not be told that a message
+/// was taken when it was not; who else invokes this does not look at it.
+async fn submit_all(function: &Function, registry: &Registry, event: Value, metrics: &mut Metrics) -> Result<SqsBatchResponse, Fault> {
+    let mut answer = SqsBatchResponse::default();
+    let Some(messages) = queued(&event) else {
+        return submit_notification(function, registry, &event, metrics).await.map(|()| answer);
+    };
+    for Queued { id, body } in messages {
+        let submitted = match serde_json::from_str::<Value>(body) {
+            Ok(event) => submit_notification(function, registry, &event, metrics).await,
+            Err(_) => Err(unreadable()),
+        };
+        if let Err(fault) = submitted {
+            tracing::error!(message = id, code = %fault.code, %fault, "a message of the queue is left in it");
+            count(&mut metrics.failed);
+            let mut failure = BatchItemFailure::default();
+            failure.item_identifier = id.to_owned();
+            answer.batch_item_failures.push(failure);
+        }
     }
-    let event: S3Event = serde_json::from_value(event).map_err(|error| {
-        Fault::permanent(
-            "event.unreadable",
-            format!("this is no notification of a bucket (at line {} column {})", error.line(), error.column()),
-        )
-        .remedy("look at who else invokes this function")
-    })?;
-    let count = |counter: &mut Option<u64>| *counter = Some(counter.unwrap_or(0) + 1);
-    for record in event.records {
-        let Some(event) = object_event(record) else {
+    Ok(answer)
+}
+
+/// A message of a queue.
+struct Queued<'a> {
+    id: &'a str,
+    body: &'a str,
+}
+
+/// The messages of a queue's batch; `None` if this is none.
+fn queued(event: &Value) -> Option<Vec<Queued<'_>>> {
+    let records = event.get("Records")?.as_array().filter(|records| !records.is_empty())?;
+    records
+        .iter()
+        .map(|record| {
+            let text = |name: &str| record.get(name).and_then(Value::as_str);
+            let is_queued = text("eventSource") == Some("aws:sqs");
+            is_queued.then(|| Some(Queued { id: text("messageId")?, body: text("body").unwrap_or_default() }))?
+        })
+        .collect()
+}
+
+/// Submits every event of one notification, whatever it is wrapped in.
+async fn submit_notification(function: &Function, registry: &Registry, event: &Value, metrics: &mut Metrics) -> Result<(), Fault> {
+    let events = match s3_notification(event) {
+        Notification::Objects(events) => events,
+        Notification::Test => return Ok(()),
+        Notification::Other => return Err(unreadable()),
+    };
+    for event in events {
+        let Some(event) = event else {
             count(&mut metrics.refused);
             continue;
         };
@@ -67,6 +106,15 @@ async fn submit_all(function: &Function, registry: &Registry, event: Value, metr
         }
     }
     Ok(())
+}
+
+fn count(counter: &mut Option<u64>) {
+    *counter = Some(counter.unwrap_or(0) + 1);
+}
+
+fn unreadable() -> Fault {
+    Fault::permanent("event.unreadable", "this is no notification of a bucket")
+        .remedy("look at who else invokes this function, or sends to its queue")
 }
 
 /// Submits one notification. That nobody watches is said only of a registry that was read just now: a source may be
@@ -103,18 +151,4 @@ impl Registry {
         *known = Some((now, Arc::clone(&sources)));
         Ok(sources)
     }
-}
-
-/// The notification in our own words; `None` if it names no object.
-fn object_event(record: S3EventRecord) -> Option<ObjectEvent> {
-    let name = record.event_name.unwrap_or_default();
-    let object = record.s3.object;
-    Some(ObjectEvent {
-        bucket: record.s3.bucket.name?,
-        key: decoded_key(&object.key?),
-        removed: name.contains("ObjectRemoved") || name.contains("LifecycleExpiration"),
-        version_hint: object.version_id.or(object.e_tag),
-        sequencer: object.sequencer,
-        happened_at: Timestamp::from_millis(record.event_time.timestamp_millis()),
-    })
 }

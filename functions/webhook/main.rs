@@ -12,20 +12,27 @@ use tidemark_edge::{Handshake, Receive, receiving, service};
 use tidemark_functions::{Function, Meanwhile, SystemClock, setting};
 use tidemark_pipeline::detect::webhook::ReceivePorts;
 use tidemark_pipeline::ports::Clock as _;
+use tidemark_pipeline::published::CachedPublished;
+use tidemark_upstream::{HttpSettings, HttpUpstream};
 
 struct Webhook {
     function: &'static Function,
     store: AwsStore,
     secrets: AwsSecrets<SystemClock>,
+    published: Publishers,
 }
+
+/// What providers publish to check their signatures with.
+type Publishers = CachedPublished<HttpUpstream<SystemClock>, SystemClock>;
 
 impl Receive for Webhook {
     type Sources = AwsStore;
     type Secrets = AwsSecrets<SystemClock>;
+    type Published = Publishers;
     type Intake = AwsStore;
 
-    fn receive_ports(&self) -> ReceivePorts<'_, AwsStore, AwsSecrets<SystemClock>, AwsStore> {
-        ReceivePorts { sources: &self.store, secrets: &self.secrets, intake: &self.store }
+    fn receive_ports(&self) -> ReceivePorts<'_, AwsStore, AwsSecrets<SystemClock>, Publishers, AwsStore> {
+        ReceivePorts { sources: &self.store, secrets: &self.secrets, published: &self.published, intake: &self.store }
     }
 
     fn arrival(&self) -> String {
@@ -43,7 +50,9 @@ async fn main() -> Result<(), Error> {
     let ready = &Meanwhile::making(async {
         let (config, store) = function.connect().await;
         let secrets = AwsSecrets::new(&config, setting("SECRET_PREFIX"), SystemClock);
-        Ok(service(receiving(), Arc::new(Webhook { function, store, secrets }), "deliveries go to /v1/webhooks/SOURCE"))
+        let settings = HttpSettings { contact: setting("CONTACT"), redirects_max: 0, ..HttpSettings::default() };
+        let published = CachedPublished::new(HttpUpstream::new(settings, SystemClock)?, SystemClock);
+        Ok(service(receiving(), Arc::new(Webhook { function, store, secrets, published }), "deliveries go to /v1/webhooks/SOURCE"))
     });
     lambda_http::run(service_fn(|request: Request| async move {
         let context = request.lambda_context();

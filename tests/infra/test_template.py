@@ -224,6 +224,45 @@ def queues(template):
         "the stream wakes for unpublished changes only": stream["FilterCriteria"]["Filters"]
         == [{"Pattern": '{"dynamodb":{"NewImage":{"open":{"S":["unpublished"]}}}}'}],
     }
+    objects = resources["ObjectQueueMapping"]
+    facts |= {
+        "the queue of objects is mapped only where there is one": objects["Condition"] == "HasObjectQueue",
+        "of its batches only failed messages come back": objects["Properties"]["FunctionResponseTypes"] == ["ReportBatchItemFailures"],
+        "it is bounded by its mapping": "MaximumConcurrency" in objects["Properties"]["ScalingConfig"],
+    }
+    return [fact for fact, holds in facts.items() if not holds]
+
+
+def objects(template):
+    """Events of objects come only from the buckets and the queue that were named; without any, nobody else may call or be read."""
+    resources = template["Resources"]
+    rule, policy = resources["ObjectRule"], resources["ObjectQueuePolicy"]
+    conditions = template["Conditions"]
+    facts = {
+        "the rule hears of named buckets only": rule["Properties"]["EventPattern"]
+        == {
+            "source": ["aws.s3"],
+            "detail-type": ["Object Created", "Object Deleted"],
+            "detail": {"bucket": {"name": {"Ref": "EventBridgeBuckets"}}},
+        },
+        "no buckets, no rule": {rule["Condition"], resources["S3EventFromRule"]["Condition"]} == {"HasEventBridgeBuckets"},
+        "no queue, no permission": policy["Condition"] == "HasObjectQueue",
+        "the permission is there before the mapping": resources["ObjectQueueMapping"].get("DependsOn") == "ObjectQueuePolicy",
+        "none by default": all(template["Parameters"][name]["Default"] == "" for name in ("EventBridgeBuckets", "ObjectQueueArn")),
+        "empty means none": conditions["HasObjectQueue"] == {"Fn::Not": [{"Fn::Equals": [{"Ref": "ObjectQueueArn"}, ""]}]}
+        and conditions["HasEventBridgeBuckets"] == {"Fn::Not": [{"Fn::Equals": [{"Fn::Join": ["", {"Ref": "EventBridgeBuckets"}]}, ""]}]},
+        "it may take from that queue and no other": policy["Properties"]["PolicyDocument"]["Statement"]
+        == [
+            {
+                "Sid": "ObjectQueue",
+                "Effect": "Allow",
+                "Action": ["sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage"],
+                "Resource": {"Ref": "ObjectQueueArn"},
+            }
+        ],
+        "no other policy stands outside of its role": set(of(template, "AWS::IAM::Policy")) == {"ObjectQueuePolicy"}
+        and policy["Properties"]["Roles"] == [{"Ref": "S3EventRole"}],
+    }
     return [fact for fact, holds in facts.items() if not holds]
 
 
@@ -331,7 +370,7 @@ def dangling(template):
 # ---- Each check on the template as it is, and on one that is spoilt
 
 
-CHECKS = [permissions, routes, retained, buckets, tables, queues, roles, functions, alarms, outputs, dangling]
+CHECKS = [permissions, routes, retained, buckets, tables, queues, objects, roles, functions, alarms, outputs, dangling]
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
@@ -396,6 +435,12 @@ PLANTED = [
     (queues, having(301, R, "HandlerFunction", P, "Timeout")),
     (queues, having(ATTEMPTS_MAX, R, "WorkQueue", P, "RedrivePolicy", "maxReceiveCount")),
     (queues, having([], R, "WorkMapping", P, "FunctionResponseTypes")),
+    (queues, having([], R, "ObjectQueueMapping", P, "FunctionResponseTypes")),
+    (objects, having([{"exists": True}], R, "ObjectRule", P, "EventPattern", "detail", "bucket", "name")),
+    (objects, having("*", R, "ObjectQueuePolicy", P, "PolicyDocument", "Statement", 0, "Resource")),
+    (objects, having([{"Ref": "HandlerRole"}], R, "ObjectQueuePolicy", P, "Roles")),
+    (objects, without(R, "ObjectQueueMapping", "DependsOn")),
+    (objects, having("HasAlarmTopic", R, "ObjectQueuePolicy", "Condition")),
     (roles, having(arn("FeedRole"), R, "WebhookFunction", P, "Role")),
     (roles, lambda t: statement(t, "HandlerRole", "Ledger").update(Action="dynamodb:*")),
     (roles, lambda t: statement(t, "HandlerRole", "Ledger").update(Resource="*")),

@@ -33,7 +33,6 @@ pub fn now() -> Timestamp {
 
 /// The headers of a correctly signed delivery.
 pub fn signed(id: &str, body: &str) -> Vec<(String, String)> {
-    let plan =
-        WebhookPlan { scheme: WebhookScheme::StandardWebhooks, secrets: vec![], uri_pointer: "/source_uri".into(), tolerance_s: 300 };
+    let plan = WebhookPlan::new(WebhookScheme::StandardWebhooks, vec![]);
     tidemark_domain::webhook::sign(&plan, SECRET, id, now(), body.as_bytes()).unwrap()
 }

@@ -51,6 +51,7 @@ def calls(world):
         "replay.scan": ("dynamodb", lambda c: c.scan(TableName=replay)),
         "sources.get": ("dynamodb", lambda c: c.get_item(TableName=sources, Key={"id": {"S": "x"}})),
         "sources.put": ("dynamodb", lambda c: c.put_item(TableName=sources, Item={"id": {"S": "x"}})),
+        "sources.update": ("dynamodb", lambda c: c.update_item(TableName=sources, **(item | {"Key": {"id": {"S": "x"}}}))),
         "sources.delete": ("dynamodb", lambda c: c.delete_item(TableName=sources, Key={"id": {"S": "x"}})),
         "tables.list": ("dynamodb", lambda c: c.list_tables()),
         "queue.send": ("sqs", lambda c: c.send_message(QueueUrl=names["QueueUrl"], MessageBody="{}")),
@@ -76,8 +77,8 @@ def calls(world):
 
 # What each may do of the above; all else must be refused.
 ALLOWED = {
-    "WebhookFunction": {"sources.get", "replay.get", "replay.update", "queue.send", "secret.get"},
-    "PollerFunction": {"sources.get", "ledger.get", "replay.get", "replay.update", "queue.send"},
+    "WebhookFunction": {"sources.get", "sources.update", "replay.get", "replay.update", "queue.send", "secret.get"},
+    "PollerFunction": {"sources.get", "sources.update", "ledger.get", "replay.get", "replay.update", "queue.send"},
     "S3EventFunction": {"replay.get", "replay.update", "queue.send"},
     # Of the replay log it may only delete hints. The emulator does not read that condition; the test of the template does.
     "HandlerFunction": {"ledger.get", "ledger.update", "replay.get", "replay.update", "replay.delete", "sources.get", "queue.receive"}

@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-use tidemark_domain::Fault;
 use tidemark_domain::calendar::{Outside, Timing};
+use tidemark_domain::{Fault, Timestamp};
 use tidemark_pipeline::ports::{Clock, DeadLetters, Ledger};
 use tidemark_pipeline::status::{SourceStatus, Standing, status as all_status};
 
@@ -47,6 +47,7 @@ pub(crate) async fn status(node: &Node, json: bool) -> Result<ExitCode, Fault> {
         output::line(&format!("… and {} more (--json lists all)", sources.len() - LISTED_MAX));
     }
     print_faults(&sources);
+    print_quiet(&sources, now);
     print_calendar(&sources);
     print_noise(&sources, feed_end);
     output::line(&format!("Queue: {} waiting, {} dead.", queue.waiting, queue.dead));
@@ -60,6 +61,16 @@ fn print_faults(sources: &[SourceStatus]) {
     for source in sources.iter().take(LISTED_MAX) {
         if let Some(fault) = &source.fault {
             output::line(&format!("{} {}: {fault}", output::coloured("failing", Colour::Bad), source.id));
+        }
+    }
+}
+
+/// Providers that should call and do not.
+fn print_quiet(sources: &[SourceStatus], now: Timestamp) {
+    for source in sources.iter().take(LISTED_MAX) {
+        if let Some(since) = source.quiet_since {
+            let since = output::age(since, now);
+            output::line(&format!("quiet {}: its provider should have called, {since}; it is polled until one comes.", source.id));
         }
     }
 }

@@ -23,6 +23,10 @@ pub(crate) async fn send(node: &Node, args: &SendArgs, json: bool) -> Result<Exi
             .remedy("give it a `webhook` with a secret in the sources file")
     };
     let plan = source.webhook.as_ref().ok_or_else(no_webhook)?;
+    if plan.scheme.is_published() {
+        return Err(Fault::rejected("cli.only_the_provider", "its deliveries are signed with a key that only the provider has")
+            .remedy("publish a message to the topic, and look at `tidemark explain SOURCE`"));
+    }
     let secrets = node.secrets.secrets(plan.secrets.first().ok_or_else(no_webhook)?).await?;
     let secret = secrets.first().ok_or_else(no_webhook)?;
     let now = node.clock.now();

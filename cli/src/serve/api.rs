@@ -15,7 +15,7 @@ use tokio::sync::watch;
 
 use super::connections::Limited;
 use super::page;
-use crate::node::Node;
+use crate::node::{Node, Publishers};
 use crate::store::{Keys, Store};
 
 /// Answers requests until told to stop.
@@ -38,10 +38,11 @@ fn router(node: Node) -> Router {
 impl Receive for Node {
     type Sources = Store;
     type Secrets = Keys;
+    type Published = Publishers;
     type Intake = Store;
 
-    fn receive_ports(&self) -> ReceivePorts<'_, Store, Keys, Store> {
-        ReceivePorts { sources: &self.store, secrets: &*self.secrets, intake: &self.store }
+    fn receive_ports(&self) -> ReceivePorts<'_, Store, Keys, Publishers, Store> {
+        ReceivePorts { sources: &self.store, secrets: &*self.secrets, published: &*self.published, intake: &self.store }
     }
 
     fn arrival(&self) -> String {

@@ -76,12 +76,7 @@ fn sources(secret: &str) -> Result<Vec<Source>, Fault> {
     });
     let mut pushed = local(PUSHED, None)?;
     pushed.allow = vec![format!("http://{ADDRESS}/push/")];
-    pushed.webhook = Some(WebhookPlan {
-        scheme: WebhookScheme::StandardWebhooks,
-        secrets: vec![secret.to_owned()],
-        uri_pointer: "/source_uri".into(),
-        tolerance_s: 300,
-    });
+    pushed.webhook = Some(WebhookPlan::new(WebhookScheme::StandardWebhooks, vec![secret.to_owned()]));
     watched.into_iter().chain([pushed.checked()]).collect()
 }
 

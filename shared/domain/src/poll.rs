@@ -73,6 +73,9 @@ pub struct PollState {
     /// When it was first looked at.
     #[serde(default)]
     pub watched_since: Option<Timestamp>,
+    /// When its provider last called, where that is expected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heard_at: Option<Timestamp>,
     /// Failed looks in a row; zero after a good one.
     pub failures_in_a_row: u32,
     /// What went wrong last, while it lasts (I11).

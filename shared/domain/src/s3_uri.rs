@@ -8,7 +8,7 @@ pub const S3_KEY_BYTES_MAX: usize = 1024;
 
 const SCHEME: &str = "s3://";
 /// What stands as it is: what RFC 3986 lets stand in a path. All else is escaped byte by byte, in upper case.
-const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
+pub(crate) const IN_A_PATH: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
     .remove(b'_')
@@ -30,7 +30,7 @@ const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
 
 /// The one URI of the object `key` in `bucket`. The key is as S3 has it: nothing in it is escaped yet.
 pub fn s3_uri(bucket: &str, key: &str) -> String {
-    format!("{SCHEME}{bucket}/{}", utf8_percent_encode(key, ESCAPED))
+    format!("{SCHEME}{bucket}/{}", utf8_percent_encode(key, IN_A_PATH))
 }
 
 /// The key that a notification of S3 names: there, a space is written as `+`, and all else is escaped.

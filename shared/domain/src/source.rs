@@ -11,7 +11,7 @@ use crate::ids::{EntityId, EntityKey, SourceId};
 use crate::pace::Pace;
 use crate::s3_uri::{is_s3, s3_normal, s3_parts};
 
-pub use crate::webhook::{CloudEventsScheme, HmacScheme, SignatureEncoding, WebhookPlan, WebhookScheme};
+pub use crate::webhook::{CloudEventsScheme, HmacScheme, PayloadMap, SignatureEncoding, WebhookPlan, WebhookScheme};
 
 /// Most prefixes, secrets or pins of one source.
 pub const LIST_ITEMS_MAX: usize = 32;
@@ -156,6 +156,9 @@ impl Source {
         }
         if let Some(plan) = &self.webhook {
             wrong.extend(plan.wrongs());
+            if plan.expect_every_s == Some(0) || (plan.expect_every_s.is_some() && self.poll.is_none()) {
+                wrong.push("`expect_every_s` is above zero, and needs a `url` and a `poll`, for when the provider is quiet".into());
+            }
         }
         if self.allow.len() > LIST_ITEMS_MAX || self.pin_sha256.len() > LIST_ITEMS_MAX {
             wrong.push(format!("`allow` and `pin_sha256` take at most {LIST_ITEMS_MAX} items"));
@@ -346,8 +349,7 @@ mod tests {
         let mut bad = source();
         bad.url = Some("http://example.org/".into());
         bad.poll = Some(PollPlan { every_s: 0, min_s: None, max_s: None });
-        bad.webhook =
-            Some(WebhookPlan { scheme: WebhookScheme::Github, secrets: vec!["hunter2".into()], uri_pointer: "x".into(), tolerance_s: 300 });
+        bad.webhook = Some(WebhookPlan { uri_pointer: "x".into(), ..WebhookPlan::new(WebhookScheme::Github, vec!["hunter2".into()]) });
         bad.calendar = serde_json::from_str(r#"{"triggers":[{"type":"annual","month":13}],"outside":{"every_s":0}}"#).unwrap();
         let message = bad.checked().unwrap_err().to_string();
         for part in ["plain http", "min_s", "env:NAME", "JSON pointer", "1 to 12, not 13", "`outside`"] {

@@ -13,7 +13,7 @@ use serde_json::json;
 use tidemark_domain::webhook::{Answer, Asking, RawDelivery, no_handshake};
 use tidemark_domain::{Fault, SourceId, Timestamp};
 use tidemark_pipeline::detect::webhook::{DELIVERY_BYTES_MAX, ReceivePorts, Received, greeted, receive};
-use tidemark_pipeline::ports::{Accepted, Intake, Secrets, Sources};
+use tidemark_pipeline::ports::{Accepted, Intake, Published, Secrets, Sources};
 
 use crate::problem::Problem;
 
@@ -23,11 +23,13 @@ pub trait Receive: Send + Sync + 'static {
     type Sources: Sources;
     /// What deliveries are signed with.
     type Secrets: Secrets;
+    /// What providers publish.
+    type Published: Published;
     /// Takes candidates.
     type Intake: Intake;
 
     /// The ports that receiving uses.
-    fn receive_ports(&self) -> ReceivePorts<'_, Self::Sources, Self::Secrets, Self::Intake>;
+    fn receive_ports(&self) -> ReceivePorts<'_, Self::Sources, Self::Secrets, Self::Published, Self::Intake>;
     /// A name for one request, never given twice.
     fn arrival(&self) -> String;
     /// Now.
@@ -52,14 +54,34 @@ async fn webhook<E: Receive>(State(edge): State<Arc<E>>, Path(source): Path<Stri
         Fault::rejected("webhook.body_too_large", format!("a delivery may have at most {DELIVERY_BYTES_MAX} bytes, and must arrive whole"))
     })?;
     let received = receive(&edge.receive_ports(), &source, &raw(&parts, &body), edge.arrival(), edge.now()).await?;
-    let accepted = match received {
-        Received::Accepted(accepted) => accepted,
+    let (events, refused) = match received {
+        Received::Accepted { events, refused } => (events, refused),
         Received::Asked(answer) => return granted(answer),
     };
-    Ok(match accepted {
-        Accepted::New(event) => (StatusCode::ACCEPTED, Json(json!({ "status": "accepted", "change_event_id": event }))).into_response(),
-        Accepted::Copy { of } => Json(json!({ "status": "already accepted", "change_event_id": of })).into_response(),
+    Ok(match events.as_slice() {
+        [Accepted::New(event)] if refused.is_empty() => {
+            (StatusCode::ACCEPTED, Json(json!({ "status": "accepted", "change_event_id": event }))).into_response()
+        }
+        [Accepted::Copy { of }] if refused.is_empty() => {
+            Json(json!({ "status": "already accepted", "change_event_id": of })).into_response()
+        }
+        events => several(events, &refused),
     })
+}
+
+/// What became of a delivery with several events: a copy only if all of them are.
+fn several(events: &[Accepted], refused: &[Fault]) -> Response {
+    let is_news = events.iter().any(|event| matches!(event, Accepted::New(_)));
+    let (status, word) = if is_news { (StatusCode::ACCEPTED, "accepted") } else { (StatusCode::OK, "already accepted") };
+    let told: Vec<_> = events
+        .iter()
+        .map(|event| match event {
+            Accepted::New(event) => json!({ "status": "accepted", "change_event_id": event }),
+            Accepted::Copy { of } => json!({ "status": "already accepted", "change_event_id": of }),
+        })
+        .chain(refused.iter().map(|fault| json!({ "status": "refused", "code": fault.code, "detail": fault.message })))
+        .collect();
+    (status, Json(json!({ "status": word, "events": told }))).into_response()
 }
 
 /// A provider that asks before it delivers. Who is not asked by this method, or not there at all, does not know it.

@@ -8,7 +8,7 @@ use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Request, Response, StatusCode, header};
 use serde_json::{Value, json};
-use tidemark_conformance::model::{Model, ModelSources};
+use tidemark_conformance::model::{Model, ModelPublished, ModelSources};
 use tidemark_conformance::samples::at;
 use tidemark_domain::webhook::{key_query, sample_body, sign};
 use tidemark_domain::{Fault, Source, Timestamp};
@@ -22,6 +22,7 @@ struct Deployment {
     model: Model,
     secret: Key,
     door: Door,
+    published: ModelPublished,
     now: Timestamp,
 }
 
@@ -48,10 +49,11 @@ impl Intake for Door {
 impl Receive for Deployment {
     type Sources = ModelSources;
     type Secrets = Key;
+    type Published = ModelPublished;
     type Intake = Door;
 
-    fn receive_ports(&self) -> ReceivePorts<'_, ModelSources, Key, Door> {
-        ReceivePorts { sources: &self.model.sources, secrets: &self.secret, intake: &self.door }
+    fn receive_ports(&self) -> ReceivePorts<'_, ModelSources, Key, ModelPublished, Door> {
+        ReceivePorts { sources: &self.model.sources, secrets: &self.secret, published: &self.published, intake: &self.door }
     }
 
     fn arrival(&self) -> String {
@@ -68,7 +70,13 @@ async fn deployed(mut webhook: Value, secret: Option<&str>, now: Timestamp) -> (
     webhook["secrets"] = json!(["env:SECRET"]);
     let mut source = Source::watching("example".parse().unwrap(), "https://example.org/a.json", 60);
     source.webhook = Some(serde_json::from_value(webhook).unwrap());
-    let edge = Deployment { model: Model::default(), secret: Key(secret.map(str::to_owned)), door: Door::default(), now };
+    let edge = Deployment {
+        model: Model::default(),
+        secret: Key(secret.map(str::to_owned)),
+        door: Door::default(),
+        published: ModelPublished::default(),
+        now,
+    };
     edge.model.sources.apply(&[source.checked().unwrap()], false, now).await.unwrap();
     let edge = Arc::new(edge);
     (service(receiving(), Arc::clone(&edge), "nothing"), edge)

@@ -8,7 +8,7 @@ use axum::body::{Body, to_bytes};
 use axum::http::{Request, Response, StatusCode, header};
 use bytes::Bytes as Chunk;
 use serde_json::Value;
-use tidemark_conformance::model::{Model, ModelArtifacts, ModelLedger, ModelReader, ModelReplayLog, ModelSources};
+use tidemark_conformance::model::{Model, ModelArtifacts, ModelLedger, ModelPublished, ModelReader, ModelReplayLog, ModelSources};
 use tidemark_conformance::samples::{at, commit_all, entity};
 use tidemark_domain::{Fault, Sha256Digest, Timestamp};
 use tidemark_edge::{Bytes, Read, Receive, reading, receiving, service};
@@ -23,6 +23,7 @@ use tower_service::Service;
 struct Deployment {
     model: Model,
     nothing: Nothing,
+    published: ModelPublished,
     away: bool,
 }
 
@@ -45,10 +46,11 @@ impl Intake for Nothing {
 impl Receive for Deployment {
     type Sources = ModelSources;
     type Secrets = Nothing;
+    type Published = ModelPublished;
     type Intake = Nothing;
 
-    fn receive_ports(&self) -> ReceivePorts<'_, ModelSources, Nothing, Nothing> {
-        ReceivePorts { sources: &self.model.sources, secrets: &self.nothing, intake: &self.nothing }
+    fn receive_ports(&self) -> ReceivePorts<'_, ModelSources, Nothing, ModelPublished, Nothing> {
+        ReceivePorts { sources: &self.model.sources, secrets: &self.nothing, published: &self.published, intake: &self.nothing }
     }
 
     fn arrival(&self) -> String {

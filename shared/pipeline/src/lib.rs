@@ -12,6 +12,7 @@ pub mod explain;
 pub mod handle;
 pub mod ports;
 pub mod publish;
+pub mod published;
 pub mod schedule;
 pub mod status;
 pub mod submit;

@@ -421,6 +421,24 @@ pub trait Secrets: Send + Sync {
     fn secrets(&self, reference: &str) -> impl Future<Output = Result<Vec<String>, Fault>> + Send;
 }
 
+/// How old a document may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Age {
+    /// As old as its owner usually leaves it.
+    Usual,
+    /// The one at hand seems to be out of date: asks again, unless that was done a moment ago.
+    Fresh,
+}
+
+/// What providers publish for everybody who checks their signatures, and the addresses at which they want to be called
+/// back. Which address that is was decided before: nobody who delivers can choose one (I10).
+pub trait Published: Send + Sync {
+    /// The small document at `url`.
+    fn document(&self, url: &str, age: Age) -> impl Future<Output = Result<Bytes, Fault>> + Send;
+    /// Calls `url`, whatever it answers as long as it is glad.
+    fn call(&self, url: &str) -> impl Future<Output = Result<(), Fault>> + Send;
+}
+
 /// How much there is to do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Depth {

@@ -46,6 +46,8 @@ pub struct SourceStatus {
     pub timing: Option<Timing>,
     /// Seconds between looks; `None` if nobody polls it.
     pub interval_s: Option<u64>,
+    /// Since when its provider is quiet, so that it is polled instead; `None` while it calls, or if it is not expected to.
+    pub quiet_since: Option<Timestamp>,
     /// Where the poller goes on.
     pub checkpoint: Option<Checkpoint>,
     /// What the poller remembers.
@@ -98,6 +100,8 @@ async fn source_status(
         page_token: None,
         poll_interval_s: poll.interval_s.max(1),
     });
+    let quiet_since = source.expected().and_then(|expected| expected.quiet_since(poll.as_ref()?, now));
+    let is_polled = source.expected().is_none() || quiet_since.is_some();
     let seen = Seen::of(view.head.as_ref(), poll.as_ref().and_then(|poll| poll.watched_since));
     Ok(SourceStatus {
         id: source.id.clone(),
@@ -107,7 +111,8 @@ async fn source_status(
         revision: view.revision(),
         changed_at: view.head.as_ref().map(|head| head.changed_at),
         timing: source.calendar.as_ref().map(|calendar| calendar.timing(seen, now)),
-        interval_s: source.poll.as_ref().map(|plan| poll.as_ref().map_or(plan.every_s, |poll| poll.interval_s)),
+        quiet_since,
+        interval_s: source.poll.as_ref().filter(|_| is_polled).map(|plan| poll.as_ref().map_or(plan.every_s, |poll| poll.interval_s)),
         checkpoint,
         poll,
         undecided,

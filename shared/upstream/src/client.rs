@@ -42,6 +42,7 @@ pub(crate) struct Pools {
     trust: Trust,
     reachable: Arc<[IpAddr]>,
     lookup: Option<Lookup>,
+    pub(crate) redirects_max: usize,
     /// Most recently used last.
     pools: Mutex<Vec<(PoolKey, Pool)>>,
 }
@@ -52,6 +53,7 @@ impl Pools {
             trust: Trust::new(&settings.extra_roots_der)?,
             reachable: settings.reachable.as_slice().into(),
             lookup: settings.lookup.clone(),
+            redirects_max: settings.redirects_max,
             pools: Mutex::default(),
         })
     }

@@ -17,8 +17,6 @@ use crate::client::{Pool, Pools};
 use crate::fault::{no_answer, shown, timeout};
 use crate::resolve::Reach;
 
-const REDIRECTS_MAX: usize = 5;
-
 /// What is asked, and how long an answer may take to begin.
 pub(crate) struct Question {
     method: Method,
@@ -75,7 +73,7 @@ pub(crate) async fn ask(pools: &Pools, retry: Backoff, source: &Source, url: &Ur
     let reach = pools.reach(source);
     let mut attempt = 1;
     loop {
-        let answer = follow(&pool, &reach, source, url, question).await;
+        let answer = follow(&pool, &reach, source, url, question, pools.redirects_max).await;
         let again = match &answer {
             Ok(answer) => passes_soon(answer.status, &answer.headers),
             Err(fault) => fault.is_retryable(),
@@ -90,9 +88,16 @@ pub(crate) async fn ask(pools: &Pools, retry: Backoff, source: &Source, url: &Ur
 }
 
 /// Follows redirects to the first answer that is none.
-async fn follow(pool: &Pool, reach: &Reach, source: &Source, start: &Url, question: &Question) -> Result<Answer, Fault> {
+async fn follow(
+    pool: &Pool,
+    reach: &Reach,
+    source: &Source,
+    start: &Url,
+    question: &Question,
+    redirects_max: usize,
+) -> Result<Answer, Fault> {
     let mut url = start.clone();
-    let mut visited = Vec::with_capacity(REDIRECTS_MAX);
+    let mut visited = Vec::with_capacity(redirects_max);
     loop {
         let answer = hop(pool, reach, source, &url, question).await?;
         if !is_redirect(answer.status) {
@@ -103,8 +108,8 @@ async fn follow(pool: &Pool, reach: &Reach, source: &Source, start: &Url, questi
         if visited.contains(&next) {
             return Err(astray(&answer.url, "back to where it came from"));
         }
-        if visited.len() > REDIRECTS_MAX {
-            return Err(astray(&answer.url, &format!("more than {REDIRECTS_MAX} times")));
+        if visited.len() > redirects_max {
+            return Err(astray(&answer.url, &format!("more than {redirects_max} times")));
         }
         url = next;
     }

@@ -30,6 +30,8 @@ pub struct HttpSettings {
     pub fetch_headers_ms: u64,
     /// Longest silence within a body.
     pub idle_ms: u64,
+    /// Most redirects that are followed.
+    pub redirects_max: usize,
     /// How requests that failed before any byte are tried again.
     pub retry: Backoff,
 }
@@ -45,6 +47,7 @@ impl Default for HttpSettings {
             probe_headers_ms: 5_000,
             fetch_headers_ms: 30_000,
             idle_ms: 30_000,
+            redirects_max: 5,
             retry: REQUEST,
         }
     }

@@ -122,6 +122,7 @@ pub async fn what_the_poller_remembers_is_kept(sources: &Arc<impl Sources + 'sta
         next_due: at(9),
         last_checked: Some(at(5)),
         watched_since: Some(at(1)),
+        heard_at: Some(at(4)),
         failures_in_a_row: 2,
         failing: Some(Fault::retryable("upstream.status", "503").after_ms(1_000).remedy("wait")),
         checks: 7,

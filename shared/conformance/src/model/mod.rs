@@ -4,6 +4,7 @@
 mod artifacts;
 mod clock;
 mod ledger;
+mod published;
 mod queue;
 mod replay_log;
 mod sources;
@@ -16,6 +17,7 @@ use serde_json::{Value, json};
 pub use artifacts::{ModelArtifacts, ModelReader, ModelStaging};
 pub use clock::ModelClock;
 pub use ledger::ModelLedger;
+pub use published::ModelPublished;
 pub use queue::ModelQueue;
 pub use replay_log::ModelReplayLog;
 pub use sources::ModelSources;

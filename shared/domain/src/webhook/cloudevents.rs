@@ -66,7 +66,8 @@ pub(super) fn permission(scheme: &CloudEventsScheme, request: &RawDelivery<'_>) 
     Ok(Answer { headers, body: None })
 }
 
-fn bearer(header: &[u8]) -> Option<&[u8]> {
+/// The bearer token in an `Authorization` header.
+pub(super) fn bearer(header: &[u8]) -> Option<&[u8]> {
     let token = starts_with(header, BEARER.as_bytes()).then(|| &header[BEARER.len()..])?;
     (!token.is_empty()).then_some(token)
 }

@@ -171,11 +171,16 @@ pub(super) fn signing_time(text: Option<&[u8]>, tolerance_s: u64, now: Timestamp
         .filter(|text| text.len() <= TIMESTAMP_DIGITS_MAX && text.bytes().all(|b| b.is_ascii_digit()))
         .and_then(|text| text.parse::<i64>().ok())
         .ok_or_else(|| Fault::rejected(code::TIMESTAMP_MALFORMED, "the delivery's time of signing is not a number of seconds"))?;
-    if now.as_seconds().abs_diff(seconds) > tolerance_s {
+    moment_near(Timestamp::from_millis(seconds.saturating_mul(1000)), tolerance_s, now)
+}
+
+/// `moment`, if it is within `tolerance_s` of `now` on either side.
+pub(super) fn moment_near(moment: Timestamp, tolerance_s: u64, now: Timestamp) -> Result<Timestamp, Fault> {
+    if now.as_seconds().abs_diff(moment.as_seconds()) > tolerance_s {
         return Err(Fault::rejected(code::TIMESTAMP_STALE, "the delivery's time of signing is too far from now")
             .remedy("compare the clocks of both sides, and let the provider deliver again"));
     }
-    Ok(Timestamp::from_millis(seconds.saturating_mul(1000)))
+    Ok(moment)
 }
 
 #[cfg(test)]

@@ -52,6 +52,8 @@ impl WebhookScheme {
             | Self::Slack
             | Self::Shopify
             | Self::AzureEventgrid
+            | Self::AwsSns(_)
+            | Self::GooglePubsub(_)
             | Self::Hmac(_) => None,
         }
     }
@@ -78,6 +80,8 @@ pub fn challenge(plan: &WebhookPlan, verified: &VerifiedDelivery<'_>) -> Result<
         | WebhookScheme::Shopify
         | WebhookScheme::Arcgis
         | WebhookScheme::Cloudevents(_)
+        | WebhookScheme::AwsSns(_)
+        | WebhookScheme::GooglePubsub(_)
         | WebhookScheme::Hmac(_) => return Ok(None),
     };
     // What cannot be read is refused where candidates are made, with the reason.

@@ -7,31 +7,40 @@
 
 mod arcgis;
 mod candidate;
+mod certificate;
 mod cloudevents;
 mod delivery;
 mod event_grid;
 mod gitlab;
 mod handshake;
 mod hmac_scheme;
+mod mapping;
 mod plan;
 mod presets;
+mod published;
+mod pubsub;
 mod rejection;
 mod sample;
 mod secrets;
+mod sns;
 mod standard;
 
 use crate::fault::Fault;
 use crate::time::Timestamp;
 
-pub use candidate::candidate;
+pub use candidate::{EVENTS_MAX, candidates};
 pub use delivery::{RawDelivery, VerifiedDelivery};
 pub use handshake::{Answer, Asking, challenge, greet, no_handshake};
+pub use mapping::{DeletionSign, PayloadMap};
 pub use plan::{CloudEventsScheme, HmacScheme, SignatureEncoding, WebhookPlan, WebhookScheme};
+pub use published::{Claim, Wish, claim};
+pub use pubsub::GooglePubsubScheme;
 pub use rejection::{code, rejection_status};
 pub use sample::sample_body;
 pub use secrets::SecretSet;
+pub use sns::AwsSnsScheme;
 
-/// Checks who sent `delivery`, and when. Any of `secrets` may have signed it, so that they can rotate.
+/// Checks who sent `delivery`, and when, where a secret is shared; for the others there is [`claim`]. Any of `secrets` may have signed it, so that they can rotate.
 pub fn verify<'a>(
     delivery: &RawDelivery<'a>,
     plan: &WebhookPlan,
@@ -50,6 +59,7 @@ pub fn verify<'a>(
         WebhookScheme::Arcgis => arcgis::verify(delivery, secrets),
         WebhookScheme::AzureEventgrid => event_grid::verify(delivery, secrets),
         WebhookScheme::Cloudevents(_) => cloudevents::verify(delivery, secrets),
+        WebhookScheme::AwsSns(_) | WebhookScheme::GooglePubsub(_) => Err(only_the_provider()),
     }
 }
 
@@ -71,6 +81,7 @@ pub fn sign(plan: &WebhookPlan, secret: &str, delivery_id: &str, now: Timestamp,
         WebhookScheme::Arcgis => arcgis::sign(&secrets, body),
         WebhookScheme::AzureEventgrid => Ok(Vec::new()),
         WebhookScheme::Cloudevents(_) => Ok(cloudevents::with_key(sendable(secret)?)),
+        WebhookScheme::AwsSns(_) | WebhookScheme::GooglePubsub(_) => Err(only_the_provider()),
     }
 }
 
@@ -86,8 +97,21 @@ pub fn key_query(plan: &WebhookPlan, secret: &str) -> Option<String> {
         | WebhookScheme::Shopify
         | WebhookScheme::Arcgis
         | WebhookScheme::Cloudevents(_)
+        | WebhookScheme::AwsSns(_)
+        | WebhookScheme::GooglePubsub(_)
         | WebhookScheme::Hmac(_) => None,
     }
+}
+
+/// The fault of who would sign, or check with a secret, what only the provider can sign.
+fn only_the_provider() -> Fault {
+    Fault::rejected(code::NO_SECRET, "deliveries of this scheme are signed with a key that only the provider has")
+        .remedy("let the provider send one: publish a message to the topic")
+}
+
+/// The fault of a delivery of somebody whose deliveries are not wanted.
+fn sender_refused(message: &str, remedy: &str) -> Fault {
+    Fault::rejected(code::SENDER_REFUSED, message).remedy(remedy)
 }
 
 /// `key` as text that can stand in a header.

@@ -3,7 +3,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::mapping::{PayloadMap, is_pointer};
 use super::presets::layout;
+use super::pubsub::GooglePubsubScheme;
+use super::sns::AwsSnsScheme;
 use crate::source::LIST_ITEMS_MAX;
 
 /// How a secret may be referred to.
@@ -19,11 +22,19 @@ pub struct WebhookPlan {
     #[serde(flatten)]
     pub scheme: WebhookScheme,
     /// Where the secrets are: `env:NAME`, `file:PATH` or, on a stack, `secretsmanager:NAME`. All of them are valid, for rotation.
+    /// Schemes whose provider signs with a key pair of its own have none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<String>,
     /// JSON pointer to the URI that changed; without a hit, `url` is looked at.
     pub uri_pointer: String,
+    /// Where else the payload says what changed.
+    #[serde(skip_serializing_if = "PayloadMap::is_empty")]
+    pub payload: PayloadMap,
     /// How far the time of signing may be off.
     pub tolerance_s: u64,
+    /// The longest time in which the provider calls at least once. When it does not, `url` is polled until it does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expect_every_s: Option<u64>,
 }
 
 /// A plan as it is written: what is left out depends on the scheme.
@@ -34,27 +45,43 @@ struct WrittenPlan {
     #[serde(flatten)]
     scheme: WebhookScheme,
     /// Where the secrets are: `env:NAME`, `file:PATH` or, on a stack, `secretsmanager:NAME`. All of them are valid, for rotation.
+    /// Schemes whose provider signs with a key pair of its own have none.
+    #[serde(default)]
     secrets: Vec<String>,
     /// JSON pointer to the URI that changed; where the scheme's own events have it, if left out. Without a hit, `url` is looked at.
     #[serde(default)]
     uri_pointer: Option<String>,
-    /// How far the time of signing may be off.
-    #[serde(default = "default_tolerance_s")]
-    tolerance_s: u64,
+    /// Where else the payload says what changed.
+    #[serde(default)]
+    payload: PayloadMap,
+    /// How far the time of signing may be off: 300, if left out. For `aws-sns` 3900, since a message that is sent again keeps
+    /// its time, for an hour.
+    #[serde(default)]
+    tolerance_s: Option<u64>,
+    /// The longest time in which the provider calls at least once. When it does not, `url` is polled until it does.
+    #[serde(default)]
+    expect_every_s: Option<u64>,
 }
 
 impl From<WrittenPlan> for WebhookPlan {
-    fn from(WrittenPlan { scheme, secrets, uri_pointer, tolerance_s }: WrittenPlan) -> Self {
-        let uri_pointer = uri_pointer.unwrap_or_else(|| layout(&scheme).uri.to_owned());
-        Self { scheme, secrets, uri_pointer, tolerance_s }
+    fn from(WrittenPlan { scheme, secrets, uri_pointer, payload, tolerance_s, expect_every_s }: WrittenPlan) -> Self {
+        let plan = Self::new(scheme, secrets);
+        Self {
+            uri_pointer: uri_pointer.unwrap_or(plan.uri_pointer),
+            tolerance_s: tolerance_s.unwrap_or(plan.tolerance_s),
+            payload,
+            expect_every_s,
+            ..plan
+        }
     }
 }
 
-fn default_tolerance_s() -> u64 {
-    300
-}
+/// How far a time of signing may be off.
+const TOLERANCE_S: u64 = 300;
+/// How long SNS goes on sending one message.
+const SNS_RETRIES_S: u64 = 3600;
 
-/// How a provider proves that it is the sender. There is no scheme without a secret (I10).
+/// How a provider proves that it is the sender. There is no scheme without a proof (I10).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", tag = "scheme")]
 pub enum WebhookScheme {
@@ -76,8 +103,19 @@ pub enum WebhookScheme {
     AzureEventgrid,
     /// CloudEvents over HTTP webhooks: the key is a bearer token, or the parameter `access_token` of the URL.
     Cloudevents(CloudEventsScheme),
+    /// AWS SNS: its signature, checked with the certificate that SNS publishes; confirms its subscription.
+    AwsSns(AwsSnsScheme),
+    /// Google Pub/Sub push: its OIDC token, checked with the keys that Google publishes.
+    GooglePubsub(GooglePubsubScheme),
     /// Any other HMAC-SHA256 over the body.
     Hmac(HmacScheme),
+}
+
+impl WebhookScheme {
+    /// Does the provider sign with a key pair of its own, so that there is no secret to share?
+    pub fn is_published(&self) -> bool {
+        matches!(self, Self::AwsSns(_) | Self::GooglePubsub(_))
+    }
 }
 
 /// Where an HMAC-SHA256 is found and what it covers.
@@ -125,10 +163,20 @@ pub struct CloudEventsScheme {
 }
 
 impl WebhookPlan {
+    /// The plan of `scheme` with everything else as its provider has it.
+    pub fn new(scheme: WebhookScheme, secrets: Vec<String>) -> Self {
+        let tolerance_s = if matches!(scheme, WebhookScheme::AwsSns(_)) { SNS_RETRIES_S + TOLERANCE_S } else { TOLERANCE_S };
+        let uri_pointer = layout(&scheme).uri.to_owned();
+        Self { scheme, secrets, uri_pointer, payload: PayloadMap::default(), tolerance_s, expect_every_s: None }
+    }
+
     /// Every reason why this plan cannot be registered. None of them repeats a secret.
     pub(crate) fn wrongs(&self) -> Vec<String> {
         let mut wrong = Vec::new();
-        if self.secrets.is_empty() {
+        if self.scheme.is_published() && !self.secrets.is_empty() {
+            wrong.push("`secrets` are for schemes in which a secret is shared: this provider signs with a key of its own".into());
+        }
+        if self.secrets.is_empty() && !self.scheme.is_published() {
             wrong.push("`webhook` needs at least one secret: without one every delivery is refused".into());
         }
         if self.secrets.len() > LIST_ITEMS_MAX {
@@ -137,10 +185,13 @@ impl WebhookPlan {
         if self.secrets.iter().any(|secret| !SECRET_SCHEMES.iter().any(|scheme| secret.starts_with(scheme))) {
             wrong.push("a webhook secret is written as env:NAME, file:PATH or secretsmanager:NAME, never in the file itself".into());
         }
-        if !self.uri_pointer.is_empty() && !self.uri_pointer.starts_with('/') {
+        if !is_pointer(&self.uri_pointer) {
             wrong.push("`uri_pointer` is a JSON pointer and starts with /".into());
         }
+        wrong.extend(self.payload.wrongs());
         match &self.scheme {
+            WebhookScheme::AwsSns(scheme) => wrong.extend(scheme.wrongs()),
+            WebhookScheme::GooglePubsub(scheme) => wrong.extend(scheme.wrongs()),
             WebhookScheme::Hmac(scheme) => wrong.extend(scheme.wrongs()),
             WebhookScheme::Cloudevents(scheme) => wrong.extend(scheme.wrongs()),
             WebhookScheme::StandardWebhooks

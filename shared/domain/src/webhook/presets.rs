@@ -80,19 +80,27 @@ pub(super) struct Layout {
     pub(super) kind: &'static str,
     /// What upstream calls the version; the first hit counts.
     pub(super) version: &'static [&'static str],
+    /// Where events of stores have their place in the order of one thing.
+    pub(super) order: Option<&'static str>,
 }
 
 /// Payloads in which nothing is known to be the URI: they are written for this product, or `url` is looked at. An
 /// ArcGIS event does name one, `changesUrl`, but it is another one each time, and not what is watched.
-const PLAIN: Layout = Layout { uri: "/source_uri", id: None, id_scope: None, kind: "/type", version: &["/version_hint", "/etag"] };
+const PLAIN: Layout =
+    Layout { uri: "/source_uri", id: None, id_scope: None, kind: "/type", version: &["/version_hint", "/etag"], order: None };
 const STRIPE_EVENT: Layout = Layout { id: Some("/id"), ..PLAIN };
 const SLACK_EVENT: Layout = Layout { id: Some("/event_id"), ..PLAIN };
-/// An event of Blob Storage, the one kind that names a thing on the web.
-const GRID_EVENT: Layout =
-    Layout { uri: "/data/url", id: Some("/id"), id_scope: Some("/topic"), kind: "/eventType", version: &["/data/eTag"] };
+/// An event of Blob Storage, the one kind that names a thing on the web. Its sequencer orders the events of one blob.
+const GRID_EVENT: Layout = Layout {
+    uri: "/data/url",
+    id: Some("/id"),
+    id_scope: Some("/topic"),
+    kind: "/eventType",
+    version: &["/data/eTag"],
+    order: Some("/data/sequencer"),
+};
 /// The same, and those of other stores: `source` and `id` together are unique.
-const CLOUD_EVENT: Layout =
-    Layout { uri: "/data/url", id: Some("/id"), id_scope: Some("/source"), kind: "/type", version: &["/data/eTag", "/data/etag"] };
+const CLOUD_EVENT: Layout = Layout { id_scope: Some("/source"), kind: "/type", version: &["/data/eTag", "/data/etag"], ..GRID_EVENT };
 
 /// Where events that arrive by `scheme` say what they are about.
 pub(super) fn layout(scheme: &WebhookScheme) -> &'static Layout {
@@ -106,6 +114,8 @@ pub(super) fn layout(scheme: &WebhookScheme) -> &'static Layout {
         | WebhookScheme::Gitlab
         | WebhookScheme::Shopify
         | WebhookScheme::Arcgis
+        | WebhookScheme::AwsSns(_)
+        | WebhookScheme::GooglePubsub(_)
         | WebhookScheme::Hmac(_) => &PLAIN,
     }
 }

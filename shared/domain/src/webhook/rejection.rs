@@ -24,6 +24,14 @@ pub mod code {
     pub const KEY_MISSING: &str = "webhook.key_missing";
     /// The key is not one of ours.
     pub const KEY_MISMATCH: &str = "webhook.key_mismatch";
+    /// A delivery is signed with a key that its provider does not publish, as far as is known here.
+    pub const KEY_UNKNOWN: &str = "webhook.key_unknown";
+    /// The keys that a provider publishes cannot be read.
+    pub const KEYS_UNREADABLE: &str = "webhook.keys_unreadable";
+    /// The certificate that a provider publishes is not one to be believed.
+    pub const CERTIFICATE_REFUSED: &str = "webhook.certificate_refused";
+    /// A delivery comes from somebody whose deliveries are not wanted here.
+    pub const SENDER_REFUSED: &str = "webhook.sender_refused";
     /// A header, or a parameter of the URL, that decides stands there more than once.
     pub const HEADER_REPEATED: &str = "webhook.header_repeated";
     /// There is no secret, or an empty one.
@@ -38,7 +46,7 @@ pub mod code {
     pub const BODY_TOO_LARGE: &str = "webhook.body_too_large";
     /// The query of the URL is longer than the receiver takes.
     pub const QUERY_TOO_LONG: &str = "webhook.query_too_long";
-    /// A delivery holds more events than one, or none.
+    /// A delivery holds more events than the receiver takes, or none.
     pub const BATCH: &str = "webhook.batch";
     /// A handshake asks with something that cannot be answered.
     pub const CHALLENGE_MALFORMED: &str = "webhook.challenge_malformed";
@@ -68,6 +76,9 @@ const STATUS: &[(&str, u16)] = &[
     (code::ID_MALFORMED, 401),
     (code::KEY_MISSING, 401),
     (code::KEY_MISMATCH, 401),
+    (code::KEY_UNKNOWN, 401),
+    (code::CERTIFICATE_REFUSED, 401),
+    (code::SENDER_REFUSED, 403),
     (code::HEADER_REPEATED, 401),
     (code::NO_SECRET, 401),
     (code::SECRET_MALFORMED, 401),

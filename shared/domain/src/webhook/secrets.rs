@@ -48,6 +48,7 @@ impl SecretSet {
                 | WebhookScheme::Shopify
                 | WebhookScheme::Arcgis
                 | WebhookScheme::Hmac(_) => set.add_shared(secret.as_bytes())?,
+                WebhookScheme::AwsSns(_) | WebhookScheme::GooglePubsub(_) => return Err(malformed("this scheme shares no secret")),
             }
         }
         Ok(set)

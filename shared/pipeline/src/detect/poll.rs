@@ -149,12 +149,16 @@ where
 pub(super) fn next_state(source: &Source, state: Option<PollState>, looked: &Looked, now: Timestamp) -> Option<PollState> {
     let pace = source.pace()?;
     let state = state.unwrap_or_else(|| PollState::starting(pace.plan, now));
-    Some(match looked {
+    let state = match looked {
         Looked::Unchanged { saved_bytes } => state.after_unchanged(&pace, now, *saved_bytes),
         Looked::Candidate(Accepted::New(_)) => state.after_candidate(&pace, now),
         Looked::Candidate(Accepted::Copy { .. }) => state.after_copy(&pace, now),
         Looked::Failed(fault) => state.after_failure(&pace, now, fault.clone()),
         Looked::Postponed { until } => state.after_postponement(&source.id, *until),
+    };
+    Some(match source.expected() {
+        Some(expected) => expected.looked(state),
+        None => state,
     })
 }
 
