@@ -5,6 +5,7 @@ mod commands;
 mod node;
 mod output;
 mod serve;
+mod sources_file;
 mod stack;
 mod store;
 

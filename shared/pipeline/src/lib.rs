@@ -14,5 +14,6 @@ pub mod ports;
 pub mod publish;
 pub mod schedule;
 pub mod status;
+pub mod streams;
 pub mod submit;
 pub mod verify;

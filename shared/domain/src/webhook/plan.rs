@@ -1,7 +1,8 @@
 //! How a provider may call us, as the sources file says it, checked when the source is registered.
 
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use super::presets::layout;
 use crate::source::LIST_ITEMS_MAX;
@@ -13,7 +14,7 @@ const ORIGIN_BYTES_MAX: usize = 253;
 
 /// How a provider may call us.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(from = "WrittenPlan")]
+#[serde(try_from = "WrittenPlan")]
 pub struct WebhookPlan {
     /// How it signs.
     #[serde(flatten)]
@@ -28,11 +29,12 @@ pub struct WebhookPlan {
 
 /// A plan as it is written: what is left out depends on the scheme.
 #[derive(Deserialize, JsonSchema)]
-#[schemars(rename = "WebhookPlan")]
+#[schemars(rename = "WebhookPlan", transform = alone)]
 struct WrittenPlan {
-    /// How it signs.
+    /// How it signs, and what only that scheme takes.
     #[serde(flatten)]
-    scheme: WebhookScheme,
+    #[schemars(with = "WebhookScheme")]
+    scheme: Map<String, Value>,
     /// Where the secrets are: `env:NAME`, `file:PATH` or, on a stack, `secretsmanager:NAME`. All of them are valid, for rotation.
     secrets: Vec<String>,
     /// JSON pointer to the URI that changed; where the scheme's own events have it, if left out. Without a hit, `url` is looked at.
@@ -43,10 +45,33 @@ struct WrittenPlan {
     tolerance_s: u64,
 }
 
-impl From<WrittenPlan> for WebhookPlan {
-    fn from(WrittenPlan { scheme, secrets, uri_pointer, tolerance_s }: WrittenPlan) -> Self {
+impl TryFrom<WrittenPlan> for WebhookPlan {
+    type Error = String;
+
+    fn try_from(WrittenPlan { scheme: written, secrets, uri_pointer, tolerance_s }: WrittenPlan) -> Result<Self, String> {
+        let own = written.keys().find(|name| *name != "scheme").cloned();
+        let scheme = WebhookScheme::deserialize(Value::Object(written)).map_err(|error| error.to_string())?;
+        // Serde itself refuses what is misspelt only where a scheme takes anything.
+        if let Some(own) = own.filter(|_| !scheme.takes_settings()) {
+            return Err(format!("there is no field `{own}` in a `webhook` of this scheme"));
+        }
         let uri_pointer = uri_pointer.unwrap_or_else(|| layout(&scheme).uri.to_owned());
-        Self { scheme, secrets, uri_pointer, tolerance_s }
+        Ok(Self { scheme, secrets, uri_pointer, tolerance_s })
+    }
+}
+
+/// Each scheme with all that a plan of it may say, and nothing else: what editors complete from.
+fn alone(schema: &mut Schema) {
+    let (properties, required) = (schema.remove("properties"), schema.remove("required"));
+    let Some(Value::Array(schemes)) = schema.get_mut("oneOf") else { return };
+    for scheme in schemes.iter_mut().filter_map(Value::as_object_mut) {
+        if let (Some(Value::Object(all)), Some(Value::Object(own))) = (&properties, scheme.get_mut("properties")) {
+            own.extend(all.clone());
+        }
+        if let (Some(Value::Array(all)), Some(Value::Array(own))) = (&required, scheme.get_mut("required")) {
+            own.extend(all.clone());
+        }
+        scheme.insert("additionalProperties".into(), false.into());
     }
 }
 
@@ -82,6 +107,8 @@ pub enum WebhookScheme {
 
 /// Where an HMAC-SHA256 is found and what it covers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(inline)]
 pub struct HmacScheme {
     /// The header with the signature.
     pub signature_header: String,
@@ -115,6 +142,8 @@ pub enum SignatureEncoding {
 
 /// Who may ask whether CloudEvents are wanted here, and how many are.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(inline)]
 pub struct CloudEventsScheme {
     /// The senders whose OPTIONS handshake is granted, such as `eventgrid.azure.net`. None of them if left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -153,6 +182,23 @@ impl WebhookPlan {
             | WebhookScheme::AzureEventgrid => {}
         }
         wrong
+    }
+}
+
+impl WebhookScheme {
+    /// Does it take settings of its own?
+    fn takes_settings(&self) -> bool {
+        match self {
+            WebhookScheme::Hmac(_) | WebhookScheme::Cloudevents(_) => true,
+            WebhookScheme::StandardWebhooks
+            | WebhookScheme::Github
+            | WebhookScheme::Gitlab
+            | WebhookScheme::Stripe
+            | WebhookScheme::Slack
+            | WebhookScheme::Shopify
+            | WebhookScheme::Arcgis
+            | WebhookScheme::AzureEventgrid => false,
+        }
     }
 }
 
@@ -225,6 +271,20 @@ mod tests {
             assert_eq!(plan(json!({ "scheme": scheme, "uri_pointer": "" })).uri_pointer, "", "{scheme}");
         }
         assert!(serde_json::from_value::<WebhookPlan>(json!({ "scheme": "none", "secrets": ["env:S"] })).is_err());
+    }
+
+    #[test]
+    fn what_a_scheme_does_not_take_is_refused() {
+        for (scheme, wrong) in
+            [("github", "tolerance"), ("github", "signature_header"), ("hmac", "rate_per_minute"), ("cloudevents", "orgins")]
+        {
+            let mut written = json!({ "scheme": scheme, "secrets": ["env:S"], wrong: "x" });
+            if scheme == "hmac" {
+                written["signature_header"] = "x-sig".into();
+            }
+            let error = serde_json::from_value::<WebhookPlan>(written).unwrap_err().to_string();
+            assert!(error.contains(&format!("`{wrong}`")), "{scheme}: {error}");
+        }
     }
 
     #[test]

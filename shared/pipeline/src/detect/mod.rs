@@ -2,4 +2,5 @@
 
 pub mod object_event;
 pub mod poll;
+pub mod stream;
 pub mod webhook;
