@@ -76,7 +76,8 @@ pub(crate) enum Command {
     Serve(ServeArgs),
     /// Register one URL to watch.
     Add(AddArgs),
-    /// Register what a sources file lists.
+    /// Register what a sources file lists: shows what would change, then does it.
+    #[command(visible_alias = "import")]
     Apply(ApplyArgs),
     /// List the registered sources.
     Sources,
@@ -133,6 +134,9 @@ pub(crate) struct ServeArgs {
     /// Sources looked at at the same time; 0 does not poll.
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u16).range(0..=256))]
     pub(crate) pollers: u16,
+    /// Streams followed at the same time; 0 follows none.
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(0..=1024))]
+    pub(crate) streams: u16,
     #[command(flatten)]
     pub(crate) politeness: PolitenessArgs,
 }
@@ -181,11 +185,17 @@ pub(crate) struct AddArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ApplyArgs {
-    /// A YAML file with a list `sources`.
+    /// A YAML file with a list `sources`, or a table in CSV (.csv) whose first row names fields.
     pub(crate) file: PathBuf,
     /// Also unregister every source that the file does not list. Histories stay.
     #[arg(long)]
     pub(crate) prune: bool,
+    /// Only say what would change: exits with 0 if nothing would, and with 2 if something would.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Do not ask. Nobody is asked either where input or output is no terminal.
+    #[arg(long, short)]
+    pub(crate) yes: bool,
 }
 
 /// Exactly one of the first four.

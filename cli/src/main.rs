@@ -6,6 +6,7 @@ mod node;
 mod one_thread;
 mod output;
 mod serve;
+mod sources_file;
 mod stack;
 mod store;
 

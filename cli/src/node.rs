@@ -7,6 +7,7 @@ use tidemark_aws::{AwsSecrets, AwsStore};
 use tidemark_domain::{Fault, Timestamp};
 use tidemark_local::{LocalSecrets, LocalStore, StoreSettings};
 use tidemark_pipeline::detect::poll::PollPorts;
+use tidemark_pipeline::detect::stream::StreamPorts;
 use tidemark_pipeline::handle::HandlePorts;
 use tidemark_pipeline::ports::Clock;
 use tidemark_pipeline::published::CachedPublished;
@@ -112,6 +113,11 @@ impl Node {
     /// The ports that polling uses.
     pub(crate) fn poll_ports(&self) -> PollPorts<'_, Store, Upstream, Store, Store, SystemClock> {
         PollPorts { ledger: &self.store, upstream: &*self.upstream, intake: &self.store, sources: &self.store, clock: &self.clock }
+    }
+
+    /// The ports that following a stream uses.
+    pub(crate) fn stream_ports(&self) -> StreamPorts<'_, Upstream, Store, Store, SystemClock> {
+        StreamPorts { upstream: &*self.upstream, intake: &self.store, streams: &self.store, clock: &self.clock }
     }
 }
 

@@ -5,6 +5,7 @@ use bytes::Bytes;
 use tidemark_aws::{AwsSecrets, AwsStore};
 use tidemark_domain::contract::{ChangeRecord, LedgerRecord, WorkMessage};
 use tidemark_domain::poll::PollState;
+use tidemark_domain::stream::StreamState;
 use tidemark_domain::{
     Decision, EntityKey, EventId, Fault, HeadView, HintKey, Identity, Outcome, RunId, Sha256Digest, Source, SourceId, Step, Timestamp,
     UpstreamOrder, Validators,
@@ -15,6 +16,7 @@ use tidemark_pipeline::ports::{
     Depth, Document, FeedQuery, FencingToken, HintRecord, Intake, Ledger, Logged, Observation, Placed, Polled, ReplayLog, Secrets, Sources,
     Staging, Tally, Undecided, WorkQueue,
 };
+use tidemark_pipeline::streams::{Hold, Streams, TakenStream};
 
 use crate::node::SystemClock;
 
@@ -104,6 +106,13 @@ delegate!(Sources:
     take_due(now: Timestamp, lease_ms: i64, limit: usize) -> Vec<Polled>;
     poll_states(ids: &[SourceId]) -> Vec<Option<PollState>>;
     save_polls(states: &[(SourceId, PollState)]) -> ();
+);
+
+delegate!(Streams:
+    take_streams(holder: &str, now: Timestamp, lease_ms: i64, limit: usize) -> Vec<TakenStream>;
+    take_stream(id: &SourceId, holder: &str, now: Timestamp, lease_ms: i64) -> Option<TakenStream>;
+    save_stream(id: &SourceId, holder: &str, state: &StreamState, hold: Hold) -> bool;
+    stream_state(id: &SourceId) -> Option<StreamState>;
 );
 
 delegate!(Intake:

@@ -14,7 +14,7 @@ from cfnlint.decode import cfn_yaml
 ROOT = Path(__file__).resolve().parents[2]
 TEMPLATE = cfn_yaml.load(str(ROOT / "infra/template.yaml"))
 TABLES = (ROOT / "shared/aws/src/tables.rs").read_text()
-FUNCTIONS = {"Webhook", "Poller", "S3Event", "Handler", "Publisher", "Feed"}
+FUNCTIONS = {"Webhook", "Poller", "Sse", "S3Event", "Handler", "Publisher", "Feed"}
 ATTEMPTS_MAX = 8  # of the handler, before it gives up by itself
 
 
@@ -340,7 +340,8 @@ def alarms(template):
         kinds = {"AWS/SQS": "AWS::SQS::Queue", "AWS/Lambda": "AWS::Serverless::Function"}
         if p["Namespace"] == "Tidemark":
             # As the functions write them; without one of the two there is no such metric.
-            if (dimension["Name"], target) != ("Stack", "AWS::StackName") or others != [{"Name": "Function", "Value": "handler"}]:
+            writer = {"FreshnessLagMs": "handler", "Silent": "sse"}.get(p["MetricName"])
+            if (dimension["Name"], target) != ("Stack", "AWS::StackName") or others != [{"Name": "Function", "Value": writer}]:
                 wrong.append(f"{name} watches {p['Dimensions']}")
         elif others or template["Resources"].get(target, {}).get("Type") != kinds[p["Namespace"]]:
             wrong.append(f"{name} watches {target}")
@@ -350,7 +351,7 @@ def alarms(template):
         watched.add((target, p["MetricName"]))
     wanted = {(f"{f}Function", metric) for f in FUNCTIONS for metric in ("Errors", "Throttles")}
     wanted |= {("DeadLetterQueue", "ApproximateNumberOfMessagesVisible"), ("UndeliveredQueue", "ApproximateNumberOfMessagesVisible")}
-    wanted |= {("WorkQueue", "ApproximateAgeOfOldestMessage"), ("AWS::StackName", "FreshnessLagMs")}
+    wanted |= {("WorkQueue", "ApproximateAgeOfOldestMessage"), ("AWS::StackName", "FreshnessLagMs"), ("AWS::StackName", "Silent")}
     return wrong + [f"no alarm for {w}" for w in sorted(wanted - watched)]
 
 
@@ -408,7 +409,7 @@ def having(value, *path):
 R, P = "Resources", "Properties"
 PLANTED = [
     *((permissions, without(R, name)) for name in plain(TEMPLATE)[R] if plain(TEMPLATE)[R][name]["Type"] == "AWS::Lambda::Permission"),
-    *((permissions, without(R, name, P, "SourceArn")) for name in ("PollerFromSchedule", "S3EventFromInbox")),
+    *((permissions, without(R, name, P, "SourceArn")) for name in ("PollerFromSchedule", "SseFromSchedule", "S3EventFromInbox")),
     (permissions, having({"Ref": "FeedFunction"}, R, "PollerFromSchedule", P, "FunctionName")),
     (permissions, having(arn("SweepSchedule"), R, "PollerFromSchedule", P, "SourceArn")),
     (permissions, having("POST /v2/webhooks/{source}", R, "WebhookRoute", P, "RouteKey")),
@@ -430,6 +431,7 @@ PLANTED = [
     (tables, without(R, "SourcesTable", P, "PointInTimeRecoverySpecification")),
     (tables, having("S", R, "LedgerTable", P, "AttributeDefinitions", 3, "AttributeType")),
     (tables, without(R, "ReplayTable", P, "GlobalSecondaryIndexes", 3)),
+    (tables, without(R, "SourcesTable", P, "GlobalSecondaryIndexes", 1)),
     (tables, having("ALL", R, "ReplayTable", P, "GlobalSecondaryIndexes", 0, "Projection", "ProjectionType")),
     (tables, without(R, "LedgerTable", P, "StreamSpecification")),
     (queues, having(301, R, "HandlerFunction", P, "Timeout")),
@@ -456,6 +458,8 @@ PLANTED = [
     (alarms, having({"Ref": "Gone"}, R, "FeedErrorsAlarm", P, "Dimensions", 0, "Value")),
     (alarms, without(R, "FreshnessAlarm", P, "AlarmActions")),
     (alarms, without(R, "FreshnessAlarm", P, "Dimensions", 1)),
+    (alarms, without(R, "SilenceAlarm")),
+    (alarms, having("handler", R, "SilenceAlarm", P, "Dimensions", 1, "Value")),
     (outputs, without("Outputs", "DeadLetterUrl")),
     (dangling, having({"Fn::Sub": '{"widgets": ["${Gone.QueueName}"]}'}, R, "Dashboard", P, "DashboardBody")),
 ]

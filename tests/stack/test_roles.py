@@ -22,6 +22,7 @@ def wake(world, function):
     """Makes a process of the function run, so that its keys can be read."""
     events = {
         "PollerFunction": SCHEDULED,
+        "SseFunction": SCHEDULED,
         "PublisherFunction": SCHEDULED,
         "HandlerFunction": {"Records": []},
         "S3EventFunction": {"Records": []},
@@ -49,9 +50,9 @@ def calls(world):
         "replay.update": ("dynamodb", lambda c: c.update_item(TableName=replay, **item)),
         "replay.delete": ("dynamodb", lambda c: c.delete_item(TableName=replay, Key=key)),
         "replay.scan": ("dynamodb", lambda c: c.scan(TableName=replay)),
+        "sources.update": ("dynamodb", lambda c: c.update_item(TableName=sources, **{**item, "Key": {"id": {"S": "x"}}})),
         "sources.get": ("dynamodb", lambda c: c.get_item(TableName=sources, Key={"id": {"S": "x"}})),
         "sources.put": ("dynamodb", lambda c: c.put_item(TableName=sources, Item={"id": {"S": "x"}})),
-        "sources.update": ("dynamodb", lambda c: c.update_item(TableName=sources, **(item | {"Key": {"id": {"S": "x"}}}))),
         "sources.delete": ("dynamodb", lambda c: c.delete_item(TableName=sources, Key={"id": {"S": "x"}})),
         "tables.list": ("dynamodb", lambda c: c.list_tables()),
         "queue.send": ("sqs", lambda c: c.send_message(QueueUrl=names["QueueUrl"], MessageBody="{}")),
@@ -79,6 +80,7 @@ def calls(world):
 ALLOWED = {
     "WebhookFunction": {"sources.get", "sources.update", "replay.get", "replay.update", "queue.send", "secret.get"},
     "PollerFunction": {"sources.get", "sources.update", "ledger.get", "replay.get", "replay.update", "queue.send"},
+    "SseFunction": {"sources.update", "replay.get", "replay.update", "queue.send"},
     "S3EventFunction": {"replay.get", "replay.update", "queue.send"},
     # Of the replay log it may only delete hints. The emulator does not read that condition; the test of the template does.
     "HandlerFunction": {"ledger.get", "ledger.update", "replay.get", "replay.update", "replay.delete", "sources.get", "queue.receive"}

@@ -1,29 +1,28 @@
 //! `add`, `apply` and `sources`: what is watched.
 
+use std::io::{BufRead as _, IsTerminal as _, Read as _};
 use std::process::ExitCode;
 
 use jiff::SignedDuration;
-use serde::Deserialize;
+use serde_json::Value;
+use tidemark_domain::source_plan::SourcePlan;
 use tidemark_domain::{Fault, Source, SourceId};
 use tidemark_pipeline::ports::{Applied, Clock, Sources};
 use tidemark_pipeline::status::status;
 
 use crate::args::{AddArgs, ApplyArgs};
 use crate::node::Node;
-use crate::output;
-
-/// Largest sources file.
-const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
+use crate::output::{self, Colour};
+use crate::sources_file;
 
 /// Most sources of one kind that are listed by name.
 const LISTED_MAX: usize = 20;
-
-/// A sources file: one YAML file is the desired state.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct SourcesFile {
-    sources: Vec<Source>,
-}
+/// What `--dry-run` exits with if something would change; a mistake exits with 1.
+const WOULD_CHANGE: u8 = 2;
+/// Most characters of a value in a plan.
+const VALUE_CHARS_MAX: usize = 120;
+/// Most of an answer that is read.
+const ANSWER_BYTES_MAX: u64 = 100;
 
 pub(crate) async fn add(node: &Node, args: &AddArgs, json: bool) -> Result<ExitCode, Fault> {
     let id = match &args.id {
@@ -48,7 +47,21 @@ pub(crate) async fn add(node: &Node, args: &AddArgs, json: bool) -> Result<ExitC
 }
 
 pub(crate) async fn apply(node: &Node, args: &ApplyArgs, json: bool) -> Result<ExitCode, Fault> {
-    let sources = read_file(args)?;
+    let sources = sources_file::read(&args.file)?;
+    let plan = SourcePlan::of(&node.store.list().await?, &sources, args.prune);
+    if json && args.dry_run {
+        output::json(&plan)?;
+    } else if !json {
+        print_plan(&plan);
+    }
+    if args.dry_run {
+        return Ok(if plan.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(WOULD_CHANGE) });
+    }
+    if !(plan.is_empty() || args.yes || json || confirmed()?) {
+        output::line("Nothing was applied.");
+        return Ok(ExitCode::FAILURE);
+    }
+    // What somebody else registered meanwhile is compared again: the plan is for people.
     let applied = node.store.apply(&sources, args.prune, node.clock.now()).await?;
     if json {
         output::json(&applied)?;
@@ -56,6 +69,53 @@ pub(crate) async fn apply(node: &Node, args: &ApplyArgs, json: bool) -> Result<E
         print_applied(&applied);
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Asks a person. Where there is none, a script said what it wants by calling us.
+fn confirmed() -> Result<bool, Fault> {
+    if !std::io::stdin().is_terminal() || !std::io::stdout().is_terminal() {
+        return Ok(true);
+    }
+    eprint!("Apply this? [y/N] ");
+    let mut answer = String::new();
+    let unreadable = |error: std::io::Error| Fault::rejected("cli.no_answer", format!("your answer cannot be read: {error}"));
+    std::io::stdin().lock().take(ANSWER_BYTES_MAX).read_line(&mut answer).map_err(unreadable)?;
+    Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+}
+
+fn print_plan(plan: &SourcePlan) {
+    print_some(&plan.added, |id| output::line(&format!("{} {id}", output::coloured("+", Colour::Good))));
+    print_some(&plan.changed, |change| {
+        output::line(&format!("{} {}", output::coloured("~", Colour::Odd), change.id));
+        for field in &change.fields {
+            output::line(&format!("    {}: {} -> {}", field.field, shown(field.before.as_ref()), shown(field.after.as_ref())));
+        }
+    });
+    print_some(&plan.removed, |id| output::line(&format!("{} {id}", output::coloured("-", Colour::Bad))));
+    output::line(&format!(
+        "Plan: {} to add, {} to change, {} to remove; {} as they are.",
+        plan.added.len(),
+        plan.changed.len(),
+        plan.removed.len(),
+        plan.unchanged
+    ));
+    if plan.not_listed > 0 {
+        output::line(&format!("{} registered and not in the file; --prune would remove them.", plan.not_listed));
+    }
+}
+
+fn print_some<T>(items: &[T], print: impl Fn(&T)) {
+    items.iter().take(LISTED_MAX).for_each(print);
+    if items.len() > LISTED_MAX {
+        output::line(&format!("  … and {} more (--dry-run --json lists all)", items.len() - LISTED_MAX));
+    }
+}
+
+/// A value of a field, in one line.
+fn shown(value: Option<&Value>) -> String {
+    let Some(value) = value else { return "(not set)".into() };
+    let text = value.to_string();
+    if text.chars().count() <= VALUE_CHARS_MAX { text } else { text.chars().take(VALUE_CHARS_MAX - 1).chain(['…']).collect() }
 }
 
 pub(crate) async fn list(node: &Node, json: bool) -> Result<ExitCode, Fault> {
@@ -83,42 +143,7 @@ pub(crate) async fn list(node: &Node, json: bool) -> Result<ExitCode, Fault> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reads and checks the whole file: either all of it is right, or nothing is applied.
-fn read_file(args: &ApplyArgs) -> Result<Vec<Source>, Fault> {
-    let path = args.file.display();
-    let unreadable = |reason: String| Fault::rejected("cli.sources_file", format!("{path}: {reason}"));
-    let size_bytes = std::fs::metadata(&args.file).map_err(|error| unreadable(error.to_string()))?.len();
-    if size_bytes > FILE_BYTES_MAX {
-        return Err(unreadable(format!("has {size_bytes} bytes, and a sources file may have {FILE_BYTES_MAX}")));
-    }
-    let text = std::fs::read_to_string(&args.file).map_err(|error| unreadable(error.to_string()))?;
-    let file: SourcesFile = serde_saphyr::from_str(&text)
-        .map_err(|error| unreadable(error.to_string()).remedy("nothing was applied; correct the file and apply it again"))?;
-    let mut checked = Vec::with_capacity(file.sources.len());
-    let mut wrong = Vec::new();
-    let mut seen = std::collections::BTreeSet::new();
-    for source in file.sources {
-        if !seen.insert(source.id.clone()) {
-            wrong.push(format!("source `{}` is listed twice", source.id));
-        }
-        match source.checked() {
-            Ok(source) => checked.push(source),
-            Err(fault) => wrong.push(fault.message),
-        }
-    }
-    if wrong.is_empty() {
-        return Ok(checked);
-    }
-    Err(unreadable(wrong.join("\n  ")).remedy("nothing was applied; correct the file and apply it again"))
-}
-
 fn print_applied(applied: &Applied) {
-    for (word, ids) in [("added", &applied.added), ("changed", &applied.changed), ("removed", &applied.removed)] {
-        ids.iter().take(LISTED_MAX).for_each(|id| output::line(&format!("{word:<8} {id}")));
-        if ids.len() > LISTED_MAX {
-            output::line(&format!("{word:<8} … and {} more", ids.len() - LISTED_MAX));
-        }
-    }
     let total = applied.added.len() + applied.changed.len() + applied.unchanged.len();
     output::line(&format!(
         "{} registered: {} added, {} changed, {} unchanged; {} removed.",

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use tidemark_domain::calendar::{Outside, Timing};
+use tidemark_domain::stream::StreamState;
 use tidemark_domain::{Fault, Timestamp};
 use tidemark_pipeline::ports::{Clock, DeadLetters, Ledger};
 use tidemark_pipeline::status::{SourceStatus, Standing, status as all_status};
@@ -32,7 +33,7 @@ pub(crate) async fn status(node: &Node, json: bool) -> Result<ExitCode, Fault> {
                 source.id.to_string(),
                 source.url.as_ref().map_or("-".into(), |_| source.revision.to_string()),
                 source.url.as_ref().map_or("-".into(), |_| source.changed_at.map_or("never".into(), |at| output::age(at, now))),
-                source.poll.as_ref().and_then(|poll| poll.last_checked).map_or("-".into(), |at| output::age(at, now)),
+                last_seen(source).map_or("-".into(), |at| output::age(at, now)),
                 every(source),
                 calendar_word(source).to_owned(),
             ]
@@ -62,6 +63,14 @@ fn print_faults(sources: &[SourceStatus]) {
         if let Some(fault) = &source.fault {
             output::line(&format!("{} {}: {fault}", output::coloured("failing", Colour::Bad), source.id));
         }
+        if let Some(StreamState { poisoned: poisoned @ 1.., last_poison: Some(poison), .. }) = &source.stream {
+            let events = output::count(*poisoned, "event", "events");
+            output::line(&format!(
+                "{} {}: {events} of its stream not understood, the last: {poison}",
+                output::coloured("odd", Colour::Odd),
+                source.id
+            ));
+        }
     }
 }
 
@@ -75,9 +84,16 @@ fn print_quiet(sources: &[SourceStatus], now: Timestamp) {
     }
 }
 
+/// When it was last looked at, or its stream last heard.
+fn last_seen(source: &SourceStatus) -> Option<Timestamp> {
+    let looked = source.poll.as_ref().and_then(|poll| poll.last_checked);
+    looked.max(source.stream.as_ref().and_then(|stream| stream.last_heard))
+}
+
 /// How often it is looked at, while it is.
 fn every(source: &SourceStatus) -> String {
     match (source.interval_s, &source.timing) {
+        (None, _) if source.stream.is_some() => "by stream".into(),
         (None, _) => "by webhook".into(),
         (Some(_), Some(Timing { open: None, outside: Outside::Never, .. })) => "in windows".into(),
         (Some(_), Some(Timing { open: None, outside: Outside::EveryS(every_s), .. })) => output::span_s(*every_s),

@@ -6,6 +6,7 @@ mod connections;
 mod example;
 mod page;
 pub(crate) mod standings;
+pub(crate) mod streams;
 pub(crate) mod work;
 
 use std::net::SocketAddr;
@@ -36,6 +37,9 @@ pub(crate) async fn run(node: Node, args: &ServeArgs) -> Result<(), Fault> {
     }
     if args.pollers > 0 {
         tasks.spawn(work::polling(node.clone(), args.clone(), stopping.clone()));
+    }
+    if args.streams > 0 {
+        tasks.spawn(streams::following(node.clone(), usize::from(args.streams), stopping.clone()));
     }
     tasks.spawn(work::publishing(node.clone(), stopping.clone()));
     tasks.spawn(api::serve(node.clone(), listener, stopping));

@@ -12,41 +12,16 @@ use crate::failure::fault;
 use crate::item::{Item, Read as _, at, json, n, s};
 use crate::stack::AwsStore;
 
-/// Sources written or taken at the same time.
+/// Sources taken at the same time.
 const AT_ONCE: usize = 10;
 /// Entries of the due index read at a time.
 const DUE_PAGE: usize = 100;
 /// The one partition of the due index.
-const POLLED: &str = "y";
+pub(crate) const POLLED: &str = "y";
 
 impl Sources for AwsStore {
     async fn apply(&self, sources: &[Source], prune: bool, now: Timestamp) -> Result<Applied, Fault> {
-        let known = self.list().await?;
-        let mut applied = Applied::default();
-        let mut written = Vec::new();
-        for source in sources {
-            match known.iter().find(|known| known.id == source.id) {
-                Some(same) if same == source => applied.unchanged.push(source.id.clone()),
-                Some(_) => {
-                    applied.changed.push(source.id.clone());
-                    written.push(source);
-                }
-                None => {
-                    applied.added.push(source.id.clone());
-                    written.push(source);
-                }
-            }
-        }
-        let registrations: Vec<_> = written.into_iter().map(|source| self.register(source, now)).collect();
-        stream::iter(registrations).buffer_unordered(AT_ONCE).try_collect::<()>().await?;
-        if prune {
-            for source in known.iter().filter(|known| !sources.iter().any(|source| source.id == known.id)) {
-                let delete = self.inner.dynamo.delete_item().table_name(&self.inner.names.sources_table);
-                delete.set_key(Some(source_key(&source.id))).send().await.map_err(|error| fault("DeleteItem", &error))?;
-                applied.removed.push(source.id.clone());
-            }
-        }
-        Ok(applied)
+        self.register_all(sources, prune, now).await
     }
 
     async fn source(&self, id: &SourceId) -> Result<Option<Source>, Fault> {
@@ -111,7 +86,7 @@ impl Sources for AwsStore {
 }
 
 impl AwsStore {
-    async fn source_item(&self, id: &SourceId) -> Result<Option<Item>, Fault> {
+    pub(crate) async fn source_item(&self, id: &SourceId) -> Result<Option<Item>, Fault> {
         let get = self.inner.dynamo.get_item().table_name(&self.inner.names.sources_table).set_key(Some(source_key(id)));
         Ok(get.consistent_read(true).send().await.map_err(|error| fault("GetItem", &error))?.item)
     }
@@ -129,27 +104,6 @@ impl AwsStore {
         if !polled {
             self.save(id, state, "SET poll_state = :state", "attribute_exists(id)").await?;
         }
-        Ok(())
-    }
-
-    /// Registers a source. One that is polled for the first time is due at once; one that was, when it was.
-    async fn register(&self, source: &Source, now: Timestamp) -> Result<(), Fault> {
-        let update = self
-            .inner
-            .dynamo
-            .update_item()
-            .table_name(&self.inner.names.sources_table)
-            .set_key(Some(source_key(&source.id)))
-            .expression_attribute_names("#source", "source")
-            .expression_attribute_values(":source", json(source)?);
-        let update = match &source.poll {
-            Some(_) => update
-                .expression_attribute_values(":polled", s(POLLED))
-                .expression_attribute_values(":now", at(now))
-                .update_expression("SET #source = :source, polled = :polled, due_at = :now REMOVE taken_by"),
-            None => update.update_expression("SET #source = :source REMOVE polled, due_at, taken_by"),
-        };
-        update.send().await.map_err(|error| fault("UpdateItem", &error))?;
         Ok(())
     }
 
@@ -205,7 +159,7 @@ impl AwsStore {
     }
 }
 
-fn source_key(id: &SourceId) -> Item {
+pub(crate) fn source_key(id: &SourceId) -> Item {
     Item::from([("id".to_owned(), s(id.as_str()))])
 }
 

@@ -86,6 +86,8 @@ pub const SOURCES: Table = Table {
     indexes: &[
         // Sources that are polled, by the moment from which a poller may take them.
         Index { name: "due", partition: ("polled", "S"), sort: ("due_at", "N") },
+        // Sources whose stream is followed, by the moment from which somebody may take it.
+        Index { name: "streams", partition: ("streamed", "S"), sort: ("stream_due", "N") },
     ],
 };
 

@@ -7,7 +7,7 @@ use tidemark_conformance::samples::{source, url};
 use tidemark_conformance::simulation::at_once;
 use tidemark_domain::webhook::{RawDelivery, WebhookPlan, WebhookScheme, sign};
 use tidemark_domain::{Fault, Source, Timestamp};
-use tidemark_pipeline::detect::poll::{Looks, PollPorts, look_at_all_due};
+use tidemark_pipeline::detect::poll::{PollPorts, look};
 use tidemark_pipeline::detect::webhook::{ReceivePorts, Received, receive};
 use tidemark_pipeline::ports::{Clock as _, Secrets, Sources as _};
 use tidemark_pipeline::status::{SourceStatus, status};
@@ -69,8 +69,10 @@ impl World {
         };
         let mut made = 0;
         for _ in 0..minutes {
-            let Looks { unchanged, candidates, copies, failed, .. } = at_once(look_at_all_due(&ports, 4, 30_000, |_| false)).unwrap();
-            made += unchanged + candidates + copies + failed;
+            for due in at_once(self.model.sources.take_due(self.clock.now(), 30_000, 4)).unwrap() {
+                at_once(look(&ports, &due.source, false)).unwrap();
+                made += 1;
+            }
             self.clock.advance(MINUTE_MS);
         }
         made

@@ -11,6 +11,8 @@ use crate::time::Timestamp;
 
 /// How long a delivery id is remembered: longer than providers go on retrying.
 pub const DELIVERY_HINT_MS: i64 = 7 * 24 * 3600 * 1000;
+/// How long an event of a stream is remembered: what is repeated after a connection broke comes soon.
+pub const STREAM_HINT_MS: i64 = 3600 * 1000;
 /// How long a pair of validators is remembered: an undecided change is offered again after that.
 pub const POLL_HINT_MS: i64 = 3600 * 1000;
 
@@ -27,6 +29,11 @@ impl HintKey {
     /// A delivery id, an event id or a sequencer that the provider gave.
     pub fn delivery(source: &SourceId, delivery_id: &str) -> Self {
         Self { key: format!("delivery|{source}|{}", bounded(delivery_id)), keep_ms: DELIVERY_HINT_MS }
+    }
+
+    /// An event of a stream. Its data are part of it: a server that counts anew after a restart gives an id twice.
+    pub fn stream(source: &SourceId, id: &str, data: &str) -> Self {
+        Self { key: format!("stream|{source}|{}|{}", bounded(id), Sha256Digest::of(data.as_bytes()).short()), keep_ms: STREAM_HINT_MS }
     }
 
     /// A poll that saw `after` where `view` says what was last decided. The moment of that decision is

@@ -21,7 +21,10 @@ pub mod poll;
 pub mod quiet;
 pub mod s3_uri;
 pub mod source;
+pub mod source_plan;
+pub mod sources_file;
 pub mod step;
+pub mod stream;
 pub mod time;
 pub mod webhook;
 

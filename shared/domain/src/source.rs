@@ -10,6 +10,7 @@ use crate::fault::Fault;
 use crate::ids::{EntityId, EntityKey, SourceId};
 use crate::pace::Pace;
 use crate::s3_uri::{is_s3, s3_normal, s3_parts};
+use crate::stream::StreamPlan;
 
 pub use crate::webhook::{CloudEventsScheme, HmacScheme, PayloadMap, SignatureEncoding, WebhookPlan, WebhookScheme};
 
@@ -50,6 +51,9 @@ pub struct Source {
     /// How a provider may call us.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub webhook: Option<WebhookPlan>,
+    /// A stream of events to be followed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stream: Option<StreamPlan>,
     /// Plain http is refused unless this is set (I10).
     #[serde(default, skip_serializing_if = "is_false")]
     pub allow_http: bool,
@@ -117,6 +121,7 @@ impl Source {
             poll: Some(PollPlan { every_s, min_s: None, max_s: None }),
             calendar: None,
             webhook: None,
+            stream: None,
             allow_http: false,
             allow_private: false,
             pin_sha256: Vec::new(),
@@ -126,8 +131,20 @@ impl Source {
 
     /// This source with its URLs in their normal form, or every reason why it cannot be registered.
     pub fn checked(mut self) -> Result<Self, Fault> {
+        let wrong = self.normalize();
+        if wrong.is_empty() {
+            return Ok(self);
+        }
+        Err(Fault::rejected("source.invalid", format!("source `{}` cannot be registered: {}", self.id, wrong.join("; ")))
+            .remedy("correct that and try again; nothing was registered"))
+    }
+
+    /// Brings its URLs into their normal form. Every reason why it cannot be registered, each with what it is about in
+    /// backticks.
+    pub fn normalize(&mut self) -> Vec<String> {
         let mut wrong = Vec::new();
-        for url in self.url.iter_mut().chain(self.allow.iter_mut()) {
+        let stream = self.stream.as_mut().map(|stream| &mut stream.url);
+        for url in self.url.iter_mut().chain(self.allow.iter_mut()).chain(stream) {
             match normalized(url, self.allow_http) {
                 Ok(normal) => *url = normal,
                 Err(reason) => wrong.push(format!("`{url}` {reason}")),
@@ -160,17 +177,19 @@ impl Source {
                 wrong.push("`expect_every_s` is above zero, and needs a `url` and a `poll`, for when the provider is quiet".into());
             }
         }
+        if let Some(plan) = &self.stream {
+            wrong.extend(plan.wrongs(self.url.is_some()));
+            if is_s3(&plan.url) {
+                wrong.push(format!("`{}` is an object in S3 and no stream", plan.url));
+            }
+        }
         if self.allow.len() > LIST_ITEMS_MAX || self.pin_sha256.len() > LIST_ITEMS_MAX {
             wrong.push(format!("`allow` and `pin_sha256` take at most {LIST_ITEMS_MAX} items"));
         }
         if self.limits.body_bytes_max == 0 || self.limits.fetch_s_max == 0 {
             wrong.push("`limits` must be above zero".into());
         }
-        if wrong.is_empty() {
-            return Ok(self);
-        }
-        Err(Fault::rejected("source.invalid", format!("source `{}` cannot be registered: {}", self.id, wrong.join("; ")))
-            .remedy("correct that and try again; nothing was registered"))
+        wrong
     }
 
     /// The host that is asked for `url`, with its port if it names one; the bucket of an object of S3.

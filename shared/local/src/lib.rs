@@ -33,6 +33,7 @@ mod secrets;
 mod sources;
 mod staging;
 mod store;
+mod streams;
 pub mod worker;
 
 pub use artifacts::LocalReader;

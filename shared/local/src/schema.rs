@@ -11,7 +11,7 @@ use crate::failure::Failure;
 const APPLICATION_ID: i64 = 0x7469_6465;
 
 /// What leads from each version to the next. Only ever appended to.
-const MIGRATIONS: &[&str] = &[include_str!("schema/1.sql")];
+const MIGRATIONS: &[&str] = &[include_str!("schema/1.sql"), include_str!("schema/2-streams.sql")];
 
 /// Brings the file to the version of this program, or says why it cannot.
 pub(crate) fn prepare(connection: &mut Connection, file: &Path) -> Result<(), Failure> {

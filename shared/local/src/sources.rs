@@ -1,5 +1,7 @@
 //! The registry of sources, and what the poller remembers of each.
 
+use std::collections::BTreeSet;
+
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use tidemark_domain::poll::PollState;
 use tidemark_domain::{Fault, Source, SourceId, Timestamp};
@@ -18,8 +20,9 @@ impl Sources for LocalStore {
                 register(connection, source, now, &mut applied)?;
             }
             if prune {
+                let listed: BTreeSet<&SourceId> = sources.iter().map(|source| &source.id).collect();
                 for id in ids(connection)? {
-                    if !sources.iter().any(|source| source.id == id) {
+                    if !listed.contains(&id) {
                         connection.execute("DELETE FROM sources WHERE id = ?1", [id.as_str()])?;
                         applied.removed.push(id);
                     }
@@ -86,18 +89,19 @@ impl Sources for LocalStore {
 fn register(connection: &Connection, source: &Source, now: Timestamp, applied: &mut Applied) -> Result<(), Failure> {
     let id = &source.id;
     let next_due = source.poll.as_ref().map(|_| At(now));
+    let stream_due = source.stream.as_ref().map(|_| At(now));
     match registered(connection, id)? {
         Some(before) if before == *source => applied.unchanged.push(id.clone()),
         Some(_) => {
-            connection.execute(
-                "UPDATE sources SET source = ?2, next_due = ?3, leased_until = 0 WHERE id = ?1",
-                params![id.as_str(), Json(source), next_due],
+            let mut change = connection.prepare_cached(
+                "UPDATE sources SET source = ?2, next_due = ?3, leased_until = 0, stream_due = ?4, stream_holder = NULL WHERE id = ?1",
             )?;
+            change.execute(params![id.as_str(), Json(source), next_due, stream_due])?;
             applied.changed.push(id.clone());
         }
         None => {
-            connection
-                .execute("INSERT INTO sources (id, source, next_due) VALUES (?1, ?2, ?3)", params![id.as_str(), Json(source), next_due])?;
+            let mut add = connection.prepare_cached("INSERT INTO sources (id, source, next_due, stream_due) VALUES (?1, ?2, ?3, ?4)")?;
+            add.execute(params![id.as_str(), Json(source), next_due, stream_due])?;
             applied.added.push(id.clone());
         }
     }

@@ -15,5 +15,6 @@ pub mod publish;
 pub mod published;
 pub mod schedule;
 pub mod status;
+pub mod streams;
 pub mod submit;
 pub mod verify;

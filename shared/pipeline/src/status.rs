@@ -6,9 +6,11 @@ use serde::Serialize;
 use tidemark_domain::calendar::{Seen, Timing};
 use tidemark_domain::contract::Checkpoint;
 use tidemark_domain::poll::PollState;
+use tidemark_domain::stream::StreamState;
 use tidemark_domain::{Fault, Source, SourceId, Timestamp};
 
 use crate::ports::{Ledger, ReplayLog, Sources, Tally, Undecided};
+use crate::streams::Streams;
 
 /// Sources that are asked about at the same time.
 const AT_ONCE: usize = 32;
@@ -52,6 +54,8 @@ pub struct SourceStatus {
     pub checkpoint: Option<Checkpoint>,
     /// What the poller remembers.
     pub poll: Option<PollState>,
+    /// Where its stream stands; `None` if it has none, or nobody followed it yet.
+    pub stream: Option<StreamState>,
     /// Candidates that wait or died.
     pub undecided: Undecided,
     /// What became of all candidates.
@@ -60,7 +64,7 @@ pub struct SourceStatus {
 
 /// How every source stands at `now`.
 pub async fn status(
-    sources: &impl Sources,
+    sources: &(impl Sources + Streams),
     ledger: &impl Ledger,
     replay: &impl ReplayLog,
     now: Timestamp,
@@ -71,7 +75,7 @@ pub async fn status(
 }
 
 async fn source_status(
-    sources: &impl Sources,
+    sources: &(impl Sources + Streams),
     ledger: &impl Ledger,
     replay: &impl ReplayLog,
     source: &Source,
@@ -84,7 +88,12 @@ async fn source_status(
         Some(key) => ledger.head(&key).await?,
         None => tidemark_domain::HeadView::default(),
     };
-    let fault = poll.as_ref().and_then(|poll| poll.failing.clone()).or_else(|| undecided.last_fault.clone());
+    let stream = match &source.stream {
+        Some(_) => sources.stream_state(&source.id).await?,
+        None => None,
+    };
+    let unheard = source.stream.as_ref().zip(stream.as_ref()).and_then(|(plan, stream)| stream.fault(plan, now));
+    let fault = poll.as_ref().and_then(|poll| poll.failing.clone()).or(unheard).or_else(|| undecided.last_fault.clone());
     let settled = tally.committed + tally.no_op > 0 || view.head.is_some();
     let standing = match (&fault, undecided.pending, settled) {
         (Some(_), _, _) => Standing::Failing,
@@ -115,6 +124,7 @@ async fn source_status(
         interval_s: source.poll.as_ref().filter(|_| is_polled).map(|plan| poll.as_ref().map_or(plan.every_s, |poll| poll.interval_s)),
         checkpoint,
         poll,
+        stream,
         undecided,
         tally,
     })

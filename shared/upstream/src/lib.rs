@@ -12,6 +12,7 @@ mod request;
 mod resolve;
 mod sender;
 mod settings;
+mod stream;
 mod tls;
 
 use std::time::Duration;

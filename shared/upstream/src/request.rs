@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ACCEPT, ACCEPT_ENCODING, CACHE_CONTROL, IF_MODIFIED_SINCE, IF_NONE_MATCH, LOCATION, USER_AGENT};
-use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri};
 use http_body_util::Empty;
 use hyper::body::Incoming;
 use tidemark_domain::backoff::Backoff;
@@ -16,6 +16,9 @@ use crate::answer::passes_soon;
 use crate::client::{Pool, Pools};
 use crate::fault::{no_answer, shown, timeout};
 use crate::resolve::Reach;
+
+/// After which event a stream goes on.
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// What is asked, and how long an answer may take to begin.
 pub(crate) struct Question {
@@ -50,6 +53,17 @@ impl Question {
     pub(crate) fn fetching(user_agent: &HeaderValue, headers_ms: u64) -> Self {
         let mut question = Self::new(Method::GET, user_agent, headers_ms);
         question.headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+        question
+    }
+
+    /// What happens from now on, or after `cursor`?
+    pub(crate) fn following(cursor: Option<HeaderValue>, user_agent: &HeaderValue, headers_ms: u64) -> Self {
+        let mut question = Self::new(Method::GET, user_agent, headers_ms);
+        question.headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+        question.headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        if let Some(cursor) = cursor {
+            question.headers.insert(LAST_EVENT_ID, cursor);
+        }
         question
     }
 

@@ -4,6 +4,7 @@
 mod looks;
 mod outcomes;
 mod report;
+mod stream;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -29,6 +30,9 @@ pub(crate) async fn check(node: &Node, args: &CheckArgs, json: bool) -> Result<E
 
 async fn check_one(node: &Node, target: &str, json: bool) -> Result<ExitCode, Fault> {
     let source = named_source(node, target).await?;
+    if source.stream.is_some() {
+        return stream::check(node, &source, json).await;
+    }
     let mut checked = vec![look_at(node, source, true).await?];
     settle(node, &mut checked, 1, &Progress::new(json)).await?;
     for checked in &checked {

@@ -19,6 +19,7 @@ pub mod intake;
 pub mod queue;
 pub mod replay_log;
 pub mod sources;
+pub mod streams;
 
 /// One test for each named law of a module.
 #[macro_export]
@@ -166,7 +167,7 @@ macro_rules! artifact_store_laws {
     };
 }
 
-/// Tests [`Sources`](tidemark_pipeline::ports::Sources): takes a future of `(Arc<adapter>, kept)`.
+/// Tests [`Sources`](tidemark_pipeline::ports::Sources) with [`Streams`](tidemark_pipeline::streams::Streams): takes a future of `(Arc<adapter>, kept)`.
 #[macro_export]
 macro_rules! sources_laws {
     ($make:expr) => {
@@ -190,6 +191,14 @@ macro_rules! sources_laws {
                 a_limit_leaves_the_rest_due,
                 many_looks_are_remembered_at_once,
                 many_pollers_get_each_due_source_once,
+            );
+            $crate::laws!(
+                streams,
+                $make,
+                a_stream_is_followed_by_one,
+                where_a_stream_stands_is_kept,
+                a_changed_source_is_taken_from_who_follows_it,
+                many_followers_get_each_stream_once,
             );
         }
     };

@@ -5,8 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use tidemark_domain::poll::PollState;
+use tidemark_domain::stream::StreamState;
 use tidemark_domain::{Fault, Source, SourceId, Timestamp};
 use tidemark_pipeline::ports::{Applied, Polled, Sources};
+use tidemark_pipeline::streams::{Hold, Streams, TakenStream};
 
 use super::lock;
 
@@ -20,6 +22,15 @@ struct Registered {
     state: Option<PollState>,
     /// When the next poller may have it.
     due: Timestamp,
+    stream: Followed,
+}
+
+/// Who follows a stream, and where it stands.
+#[derive(Debug, Default)]
+struct Followed {
+    holder: Option<String>,
+    due: Timestamp,
+    state: Option<StreamState>,
 }
 
 impl Sources for ModelSources {
@@ -30,13 +41,17 @@ impl Sources for ModelSources {
             match registry.get_mut(&source.id) {
                 None => {
                     applied.added.push(source.id.clone());
-                    registry.insert(source.id.clone(), Registered { source: source.clone(), state: None, due: now });
+                    registry.insert(
+                        source.id.clone(),
+                        Registered { source: source.clone(), state: None, due: now, stream: Followed { due: now, ..Followed::default() } },
+                    );
                 }
                 Some(registered) if registered.source == *source => applied.unchanged.push(source.id.clone()),
                 Some(registered) => {
                     applied.changed.push(source.id.clone());
                     registered.source = source.clone();
                     registered.due = now; // it may be another URL now: look
+                    (registered.stream.holder, registered.stream.due) = (None, now);
                 }
             }
         }
@@ -82,5 +97,45 @@ impl Sources for ModelSources {
             }
         }
         Ok(())
+    }
+}
+
+impl Streams for ModelSources {
+    async fn take_streams(&self, holder: &str, now: Timestamp, lease_ms: i64, limit: usize) -> Result<Vec<TakenStream>, Fault> {
+        let mut registry = lock(&self.0);
+        let due = registry.values_mut().filter(|registered| registered.source.stream.is_some() && registered.stream.due <= now);
+        Ok(due.take(limit).map(|registered| registered.hand_to(holder, now.plus_ms(lease_ms))).collect())
+    }
+
+    async fn take_stream(&self, id: &SourceId, holder: &str, now: Timestamp, lease_ms: i64) -> Result<Option<TakenStream>, Fault> {
+        let mut registry = lock(&self.0);
+        let registered = registry.get_mut(id).filter(|registered| {
+            let stream = &registered.stream;
+            registered.source.stream.is_some() && (stream.due <= now || stream.holder.as_deref().is_none_or(|other| other == holder))
+        });
+        Ok(registered.map(|registered| registered.hand_to(holder, now.plus_ms(lease_ms))))
+    }
+
+    async fn save_stream(&self, id: &SourceId, holder: &str, state: &StreamState, hold: Hold) -> Result<bool, Fault> {
+        let mut registry = lock(&self.0);
+        let held = registry.get_mut(id).filter(|registered| registered.stream.holder.as_deref() == Some(holder));
+        let Some(registered) = held else { return Ok(false) };
+        registered.stream.state = Some(state.clone());
+        (registered.stream.due, registered.stream.holder) = match hold {
+            Hold::Until(until) => (until, Some(holder.to_owned())),
+            Hold::Released(due) => (due, None),
+        };
+        Ok(true)
+    }
+
+    async fn stream_state(&self, id: &SourceId) -> Result<Option<StreamState>, Fault> {
+        Ok(lock(&self.0).get(id).and_then(|registered| registered.stream.state.clone()))
+    }
+}
+
+impl Registered {
+    fn hand_to(&mut self, holder: &str, until: Timestamp) -> TakenStream {
+        (self.stream.holder, self.stream.due) = (Some(holder.to_owned()), until);
+        TakenStream { source: self.source.clone(), state: self.stream.state.clone().unwrap_or_default() }
     }
 }

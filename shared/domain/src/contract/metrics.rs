@@ -63,6 +63,9 @@ pub struct Metrics {
     /// Looks that failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<u64>,
+    /// Streams on which nothing came for longer than their source bears.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub silent: Option<u64>,
     /// Changes that got their place in the feed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub published: Option<u64>,

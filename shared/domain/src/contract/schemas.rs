@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::{ChangeEvent, ChangeFeed, ChangeRecord, Checkpoint, DeltaManifest, LedgerRecord, Manifest, MetricsLine, WorkMessage};
 use crate::canon::to_canonical;
 use crate::fault::Fault;
+use crate::sources_file::SourcesFile;
 
 /// The version of all schemas.
 pub const VERSION: &str = "1.0.0";
@@ -44,11 +45,17 @@ pub fn all() -> Result<Vec<SchemaFile>, Fault> {
         file::<Manifest>("manifest")?,
         file::<MetricsLine>("metrics")?,
         file::<WorkMessage>("work-message")?,
+        // The one that others write: it says what is read.
+        written::<SourcesFile>("sources-file", SchemaSettings::draft2020_12().for_deserialize())?,
     ])
 }
 
 fn file<T: JsonSchema>(name: &'static str) -> Result<SchemaFile, Fault> {
-    let settings = SchemaSettings::draft2020_12().for_serialize().with_transform(RecursiveTransform(drop_rust_formats));
+    written::<T>(name, SchemaSettings::draft2020_12().for_serialize())
+}
+
+fn written<T: JsonSchema>(name: &'static str, settings: SchemaSettings) -> Result<SchemaFile, Fault> {
+    let settings = settings.with_transform(RecursiveTransform(drop_rust_formats));
     let mut schema = settings.into_generator().into_root_schema_for::<T>();
     schema.insert("$id".into(), format!("https://tidemark.example/schemas/{name}/{VERSION}").into());
     // Through the canonical form, because the order of members is otherwise the build's choice.

@@ -1,7 +1,8 @@
 //! How a provider may call us, as the sources file says it, checked when the source is registered.
 
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use super::mapping::{PayloadMap, is_pointer};
 use super::presets::layout;
@@ -16,7 +17,7 @@ const ORIGIN_BYTES_MAX: usize = 253;
 
 /// How a provider may call us.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(from = "WrittenPlan")]
+#[serde(try_from = "WrittenPlan")]
 pub struct WebhookPlan {
     /// How it signs.
     #[serde(flatten)]
@@ -39,11 +40,12 @@ pub struct WebhookPlan {
 
 /// A plan as it is written: what is left out depends on the scheme.
 #[derive(Deserialize, JsonSchema)]
-#[schemars(rename = "WebhookPlan")]
+#[schemars(rename = "WebhookPlan", transform = alone)]
 struct WrittenPlan {
-    /// How it signs.
+    /// How it signs, and what only that scheme takes.
     #[serde(flatten)]
-    scheme: WebhookScheme,
+    #[schemars(with = "WebhookScheme")]
+    scheme: Map<String, Value>,
     /// Where the secrets are: `env:NAME`, `file:PATH` or, on a stack, `secretsmanager:NAME`. All of them are valid, for rotation.
     /// Schemes whose provider signs with a key pair of its own have none.
     #[serde(default)]
@@ -63,16 +65,40 @@ struct WrittenPlan {
     expect_every_s: Option<u64>,
 }
 
-impl From<WrittenPlan> for WebhookPlan {
-    fn from(WrittenPlan { scheme, secrets, uri_pointer, payload, tolerance_s, expect_every_s }: WrittenPlan) -> Self {
+impl TryFrom<WrittenPlan> for WebhookPlan {
+    type Error = String;
+
+    fn try_from(written: WrittenPlan) -> Result<Self, String> {
+        let WrittenPlan { scheme, secrets, uri_pointer, payload, tolerance_s, expect_every_s } = written;
+        let own = scheme.keys().find(|name| *name != "scheme").cloned();
+        let scheme = WebhookScheme::deserialize(Value::Object(scheme)).map_err(|error| error.to_string())?;
+        // Serde itself refuses what is misspelt only where a scheme takes anything.
+        if let Some(own) = own.filter(|_| !scheme.takes_settings()) {
+            return Err(format!("there is no field `{own}` in a `webhook` of this scheme"));
+        }
         let plan = Self::new(scheme, secrets);
-        Self {
+        Ok(Self {
             uri_pointer: uri_pointer.unwrap_or(plan.uri_pointer),
             tolerance_s: tolerance_s.unwrap_or(plan.tolerance_s),
             payload,
             expect_every_s,
             ..plan
+        })
+    }
+}
+
+/// Each scheme with all that a plan of it may say, and nothing else: what editors complete from.
+fn alone(schema: &mut Schema) {
+    let (properties, required) = (schema.remove("properties"), schema.remove("required"));
+    let Some(Value::Array(schemes)) = schema.get_mut("oneOf") else { return };
+    for scheme in schemes.iter_mut().filter_map(Value::as_object_mut) {
+        if let (Some(Value::Object(all)), Some(Value::Object(own))) = (&properties, scheme.get_mut("properties")) {
+            own.extend(all.clone());
         }
+        if let (Some(Value::Array(all)), Some(Value::Array(own))) = (&required, scheme.get_mut("required")) {
+            own.extend(all.clone());
+        }
+        scheme.insert("additionalProperties".into(), false.into());
     }
 }
 
@@ -120,6 +146,8 @@ impl WebhookScheme {
 
 /// Where an HMAC-SHA256 is found and what it covers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(inline)]
 pub struct HmacScheme {
     /// The header with the signature.
     pub signature_header: String,
@@ -153,6 +181,8 @@ pub enum SignatureEncoding {
 
 /// Who may ask whether CloudEvents are wanted here, and how many are.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(inline)]
 pub struct CloudEventsScheme {
     /// The senders whose OPTIONS handshake is granted, such as `eventgrid.azure.net`. None of them if left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -204,6 +234,23 @@ impl WebhookPlan {
             | WebhookScheme::AzureEventgrid => {}
         }
         wrong
+    }
+}
+
+impl WebhookScheme {
+    /// Does it take settings of its own?
+    fn takes_settings(&self) -> bool {
+        match self {
+            WebhookScheme::Hmac(_) | WebhookScheme::Cloudevents(_) | WebhookScheme::AwsSns(_) | WebhookScheme::GooglePubsub(_) => true,
+            WebhookScheme::StandardWebhooks
+            | WebhookScheme::Github
+            | WebhookScheme::Gitlab
+            | WebhookScheme::Stripe
+            | WebhookScheme::Slack
+            | WebhookScheme::Shopify
+            | WebhookScheme::Arcgis
+            | WebhookScheme::AzureEventgrid => false,
+        }
     }
 }
 
@@ -276,6 +323,20 @@ mod tests {
             assert_eq!(plan(json!({ "scheme": scheme, "uri_pointer": "" })).uri_pointer, "", "{scheme}");
         }
         assert!(serde_json::from_value::<WebhookPlan>(json!({ "scheme": "none", "secrets": ["env:S"] })).is_err());
+    }
+
+    #[test]
+    fn what_a_scheme_does_not_take_is_refused() {
+        for (scheme, wrong) in
+            [("github", "tolerance"), ("github", "signature_header"), ("hmac", "rate_per_minute"), ("cloudevents", "orgins")]
+        {
+            let mut written = json!({ "scheme": scheme, "secrets": ["env:S"], wrong: "x" });
+            if scheme == "hmac" {
+                written["signature_header"] = "x-sig".into();
+            }
+            let error = serde_json::from_value::<WebhookPlan>(written).unwrap_err().to_string();
+            assert!(error.contains(&format!("`{wrong}`")), "{scheme}: {error}");
+        }
     }
 
     #[test]

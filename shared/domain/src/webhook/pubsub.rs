@@ -28,6 +28,8 @@ const LEEWAY_S: i64 = 60;
 
 /// Whose tokens are believed, and for whom they are made.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(inline)]
 pub struct GooglePubsubScheme {
     /// The audience that the push subscription is configured with; Google's default is the push URL.
     pub audience: String,

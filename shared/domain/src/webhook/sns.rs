@@ -22,6 +22,8 @@ const SIGNATURE: &str = "Signature";
 
 /// Whose messages are believed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(inline)]
 pub struct AwsSnsScheme {
     /// The topics whose messages are taken, by their ARNs.
     pub topics: Vec<String>,

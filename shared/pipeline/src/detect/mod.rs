@@ -3,5 +3,6 @@
 pub mod looks;
 pub mod object_event;
 pub mod poll;
+pub mod stream;
 mod waiting;
 pub mod webhook;

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use super::goal;
 
-const FUNCTIONS: [&str; 6] = ["webhook", "poller", "s3-event", "handler", "publisher", "feed"];
+const FUNCTIONS: [&str; 7] = ["webhook", "poller", "sse", "s3-event", "handler", "publisher", "feed"];
 const STARTS: usize = 15;
 const ZIPPED_MB_MAX: f64 = 12.0;
 const RATIO_MAX: f64 = 1.5;
