@@ -36,7 +36,8 @@ struct WrittenPlan {
     #[schemars(with = "WebhookScheme")]
     scheme: Map<String, Value>,
     /// Where the secrets are: `env:NAME`, `file:PATH` or, on a stack, `secretsmanager:NAME`. All of them are valid, for rotation.
-    secrets: Vec<String>,
+    #[schemars(required)]
+    secrets: Option<Vec<String>>,
     /// JSON pointer to the URI that changed; where the scheme's own events have it, if left out. Without a hit, `url` is looked at.
     #[serde(default)]
     uri_pointer: Option<String>,
@@ -55,6 +56,8 @@ impl TryFrom<WrittenPlan> for WebhookPlan {
         if let Some(own) = own.filter(|_| !scheme.takes_settings()) {
             return Err(format!("there is no field `{own}` in a `webhook` of this scheme"));
         }
+        // After what is misspelt: that may be the reason.
+        let secrets = secrets.ok_or("the field `secrets` is missing")?;
         let uri_pointer = uri_pointer.unwrap_or_else(|| layout(&scheme).uri.to_owned());
         Ok(Self { scheme, secrets, uri_pointer, tolerance_s })
     }
