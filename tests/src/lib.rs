@@ -3,10 +3,12 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a broken test environment should stop the test at once")]
 
 mod client;
+mod event_server;
 mod process;
 mod upstream;
 
 pub use client::{Answer, Client};
+pub use event_server::{EventServer, Manners};
 pub use process::{Tidemark, sources_file};
 pub use upstream::{Page, Upstream};
 

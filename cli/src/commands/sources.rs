@@ -128,6 +128,7 @@ pub(crate) async fn list(node: &Node, json: bool) -> Result<ExitCode, Fault> {
         .into_iter()
         .map(|source| {
             let next = match (&source.interval_s, &source.poll) {
+                (None, _) if source.stream.is_some() => "by stream".into(),
                 (None, _) => "by webhook".into(),
                 (Some(_), None) => "now".into(),
                 (Some(_), Some(poll)) => output::due(poll.next_due, now),

@@ -118,7 +118,7 @@ fn source_row(source: &SourceStatus, now: Timestamp) -> Markup {
             td.number { @if source.url.is_some() { (source.revision) } @else { "–" } }
             td { @if source.url.is_none() { "–" } @else { @match source.changed_at { Some(at) => { time datetime=(at) title=(at) { (output::age(at, now)) } } None => "never" } } }
             td { @match source.poll.as_ref().and_then(|poll| poll.last_checked) { Some(at) => { time datetime=(at) title=(at) { (output::age(at, now)) } } None => "–" } }
-            td { @match source.interval_s { Some(interval_s) => { (output::span_s(interval_s)) } None => "by webhook" } }
+            td { @match source.interval_s { Some(interval_s) => { (output::span_s(interval_s)) } None if source.stream.is_some() => "by stream", None => "by webhook" } }
         }
     }
 }

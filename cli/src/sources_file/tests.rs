@@ -46,6 +46,7 @@ fn every_mistake_is_named_by_line_and_column() {
             one(&format!("{URL}webhook:\n  scheme: github\n  secrets: [\"env:S\"]\n  tolerance: 5")),
             &["@7:7: there is no field `tolerance`"],
         ),
+        (one(&format!("{URL}webhook:\n  scheme: github\n  secretz: []")), &["@6:7: there is no field `secretz`"]),
         (one(&format!("{URL}webhook:\n  scheme: githb\n  secrets: [\"env:S\"]")), &["@5:15: unknown variant `githb`"]),
         (one(&format!("{URL}webhook:\n  scheme: github\n  secrets: hunter2")), &["@6:16: this is a text, and should be a list"]),
         (one(&format!("{URL}calendar:\n  triggers:\n    - {{ type: annual, mont: 2 }}")), &["@6:27: there is no field `mont`"]),

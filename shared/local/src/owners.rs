@@ -109,6 +109,12 @@ pub(crate) fn release(connection: &Connection, owner: &str, now: Option<Timestam
          WHERE status = 'pending' AND claimant >= ?1 || '/' AND claimant < ?1 || '0'",
         params![owner, now],
     )?;
+    // The streams that it followed are anybody's.
+    connection.execute(
+        "UPDATE sources SET stream_holder = NULL, stream_due = min(stream_due, ?2)
+         WHERE stream_due IS NOT NULL AND stream_holder >= ?1 || '/' AND stream_holder < ?1 || '0'",
+        params![owner, now],
+    )?;
     Ok((messages, claims))
 }
 

@@ -54,7 +54,7 @@ pub struct SourceStatus {
     pub checkpoint: Option<Checkpoint>,
     /// What the poller remembers.
     pub poll: Option<PollState>,
-    /// Where its stream stands; `None` if it has none, or nobody followed it yet.
+    /// Where its stream stands; `None` if it has none.
     pub stream: Option<StreamState>,
     /// Candidates that wait or died.
     pub undecided: Undecided,
@@ -89,7 +89,7 @@ async fn source_status(
         None => tidemark_domain::HeadView::default(),
     };
     let stream = match &source.stream {
-        Some(_) => sources.stream_state(&source.id).await?,
+        Some(_) => Some(sources.stream_state(&source.id).await?.unwrap_or_default()),
         None => None,
     };
     let unheard = source.stream.as_ref().zip(stream.as_ref()).and_then(|(plan, stream)| stream.fault(plan, now));

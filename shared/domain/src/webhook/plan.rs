@@ -49,7 +49,8 @@ struct WrittenPlan {
     /// Where the secrets are: `env:NAME`, `file:PATH` or, on a stack, `secretsmanager:NAME`. All of them are valid, for rotation.
     /// Schemes whose provider signs with a key pair of its own have none.
     #[serde(default)]
-    secrets: Vec<String>,
+    #[schemars(with = "Vec<String>")]
+    secrets: Option<Vec<String>>,
     /// JSON pointer to the URI that changed; where the scheme's own events have it, if left out. Without a hit, `url` is looked at.
     #[serde(default)]
     uri_pointer: Option<String>,
@@ -76,6 +77,12 @@ impl TryFrom<WrittenPlan> for WebhookPlan {
         if let Some(own) = own.filter(|_| !scheme.takes_settings()) {
             return Err(format!("there is no field `{own}` in a `webhook` of this scheme"));
         }
+        let secrets = match secrets {
+            Some(secrets) => secrets,
+            None if scheme.is_published() => Vec::new(),
+            // After what is misspelt: that may be the reason.
+            None => return Err("the field `secrets` is missing".into()),
+        };
         let plan = Self::new(scheme, secrets);
         Ok(Self {
             uri_pointer: uri_pointer.unwrap_or(plan.uri_pointer),
@@ -87,16 +94,22 @@ impl TryFrom<WrittenPlan> for WebhookPlan {
     }
 }
 
+/// Schemes that share no secret, as the sources file names them.
+const WITHOUT_SECRETS: [&str; 2] = ["aws-sns", "google-pubsub"];
+
 /// Each scheme with all that a plan of it may say, and nothing else: what editors complete from.
 fn alone(schema: &mut Schema) {
     let (properties, required) = (schema.remove("properties"), schema.remove("required"));
     let Some(Value::Array(schemes)) = schema.get_mut("oneOf") else { return };
     for scheme in schemes.iter_mut().filter_map(Value::as_object_mut) {
+        let name = scheme.get("properties").and_then(|own| own.pointer("/scheme/const")).and_then(Value::as_str);
+        let has_secrets = !name.is_some_and(|name| WITHOUT_SECRETS.contains(&name));
         if let (Some(Value::Object(all)), Some(Value::Object(own))) = (&properties, scheme.get_mut("properties")) {
-            own.extend(all.clone());
+            own.extend(all.iter().filter(|(name, _)| has_secrets || *name != "secrets").map(|(name, of)| (name.clone(), of.clone())));
         }
-        if let (Some(Value::Array(all)), Some(Value::Array(own))) = (&required, scheme.get_mut("required")) {
-            own.extend(all.clone());
+        if let Some(Value::Array(own)) = scheme.get_mut("required") {
+            own.extend(required.iter().filter_map(Value::as_array).flatten().cloned());
+            own.extend(has_secrets.then(|| "secrets".into()));
         }
         scheme.insert("additionalProperties".into(), false.into());
     }

@@ -120,7 +120,7 @@ impl<U: EventStreams, I: Intake, S: Streams, C: Clock> Following<'_, '_, U, I, S
             };
             let now = self.ports.clock.now();
             match chunk {
-                Some(Ok(Some(bytes))) => {
+                Some(Ok(Some(bytes))) if !bytes.is_empty() => {
                     (heard, heard_at) = (true, now);
                     self.state.heard(now);
                     let (mut rest, mut news) = (&bytes[..], 0);
@@ -153,7 +153,7 @@ impl<U: EventStreams, I: Intake, S: Streams, C: Clock> Following<'_, '_, U, I, S
                     return Ok(Some(Closed::ByServer { heard }));
                 }
                 Some(Err(fault)) => return Ok(Some(Closed::Failed(fault))),
-                None => {}
+                Some(Ok(Some(_))) | None => {}
             }
             if now.since_ms(heard_at) > self.plan.idle_s.saturating_mul(1000) {
                 return Ok(Some(Closed::Failed(idle(self.plan))));

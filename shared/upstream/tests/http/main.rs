@@ -6,6 +6,7 @@ mod probe;
 mod reach;
 mod retry;
 mod server;
+mod stream;
 mod trust;
 
 use std::net::{IpAddr, Ipv4Addr};
