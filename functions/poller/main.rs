@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use tidemark_aws::AwsUpstream;
 use tidemark_domain::contract::Metrics;
 use tidemark_functions::{Function, Meanwhile, SystemClock, ends_at, setting};
+use tidemark_pipeline::detect::listing::ListingDetector;
 use tidemark_pipeline::detect::poll::{PollPorts, look_at_all_due};
 use tidemark_pipeline::ports::Clock as _;
 use tidemark_upstream::{HttpSettings, HttpUpstream};
@@ -37,7 +38,17 @@ async fn main() -> Result<(), Error> {
                     Err(fault) => return (Err(fault), Metrics::default()),
                 };
                 let (store, upstream) = &*ready;
-                let ports = PollPorts { ledger: store, upstream, intake: store, sources: store, clock: &function.clock };
+                let clock = &function.clock;
+                let listings = ListingDetector {
+                    ledger: store,
+                    artifacts: store,
+                    upstream,
+                    intake: store,
+                    sources: store,
+                    clock,
+                    folder: "/tmp".into(),
+                };
+                let ports = PollPorts { ledger: store, upstream, intake: store, sources: store, clock, listings: Box::new(listings) };
                 let last = ends_at(&context).plus_ms(-LAST_LOOK_MS);
                 // What a dead detector had only logged is enqueued after all (I2).
                 if let Err(fault) = store.requeue_unqueued(function.clock.now()).await {

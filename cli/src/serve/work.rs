@@ -77,6 +77,7 @@ async fn look_at(node: &Node, source: tidemark_domain::Source) {
     match look(&node.poll_ports(), &source, false).await {
         Ok(Looked::Unchanged { .. }) => debug!(source = %source.id, "unchanged"),
         Ok(Looked::Candidate(submitted)) => debug!(source = %source.id, ?submitted, "worth a closer look"),
+        Ok(Looked::Listed(tally)) => debug!(source = %source.id, ?tally, "a listing was taken up"),
         Ok(Looked::Failed(fault)) => info!(source = %source.id, code = %fault.code, "cannot be seen: {fault}"),
         Err(fault) => warn!(source = %source.id, code = %fault.code, "a look could not be remembered: {fault}"),
     }

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::fault::{Fault, FaultKind};
 use crate::head::Validators;
+use crate::listing::ListingState;
 use crate::pace::{Pace, jittered_ms};
 use crate::source::PollPlan;
 use crate::step::Observed;
@@ -82,6 +83,9 @@ pub struct PollState {
     pub failures: u64,
     /// Bytes that did not have to be downloaded again.
     pub bytes_saved: u64,
+    /// What is remembered of its listing, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub listing: Option<Box<ListingState>>,
 }
 
 impl PollState {

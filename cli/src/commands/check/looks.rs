@@ -92,6 +92,8 @@ pub(super) async fn look_at(node: &Node, source: Source, insist: bool) -> Result
     let checked = Checked { old_validator: old_validator.clone(), timing, ..Checked::unchanged(source) };
     Ok(match looked {
         Looked::Unchanged { .. } => Checked { new_validator: old_validator, ..checked },
+        Looked::Listed(tally) if tally.news() > 0 => Checked { found: Found::Pending, listing: Some(tally), ..checked },
+        Looked::Listed(tally) => Checked { listing: Some(tally), ..checked },
         Looked::Failed(fault) => Checked { found: Found::Failed, fault: Some(fault), ..checked },
         Looked::Candidate(Accepted::New(event) | Accepted::Copy { of: event }) => {
             Checked { found: Found::Pending, event: Some(event), ..checked }

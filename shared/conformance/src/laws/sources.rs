@@ -125,6 +125,7 @@ pub async fn what_the_poller_remembers_is_kept(sources: &Arc<impl Sources + 'sta
         candidates: 1,
         failures: 2,
         bytes_saved: 1 << 40,
+        listing: None,
     };
     sources.save_poll(&source_id("a"), &state).await.unwrap();
     assert_eq!(sources.poll_state(&source_id("a")).await.unwrap(), Some(state));

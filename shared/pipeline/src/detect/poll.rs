@@ -9,6 +9,7 @@ use tidemark_domain::contract::Detector;
 use tidemark_domain::poll::{PollState, Sighting, sight};
 use tidemark_domain::{Candidate, EntityKey, Fault, HeadView, HintKey, Observed, Source, Timestamp};
 
+use super::listing::{LookAtListings, Tally};
 use crate::ports::{Accepted, Clock, Intake, Ledger, Sources, Upstream};
 use crate::submit::submit;
 
@@ -24,6 +25,8 @@ pub struct PollPorts<'a, L, U, I, S, C> {
     pub sources: &'a S,
     /// The time.
     pub clock: &'a C,
+    /// Looks at sources that have a listing.
+    pub listings: Box<dyn LookAtListings + 'a>,
 }
 
 /// What a look found.
@@ -36,6 +39,8 @@ pub enum Looked {
     },
     /// Something to handle.
     Candidate(Accepted),
+    /// A listing was taken up.
+    Listed(Tally),
     /// It could not be seen.
     Failed(Fault),
 }
@@ -64,6 +69,11 @@ impl Looks {
             }
             Ok(Looked::Candidate(Accepted::New(_))) => self.candidates += 1,
             Ok(Looked::Candidate(Accepted::Copy { .. })) => self.copies += 1,
+            Ok(Looked::Listed(tally)) => {
+                self.unchanged += u64::from(tally.news() == 0);
+                self.candidates += tally.news();
+                self.copies += tally.copies;
+            }
             // A state of the source, and told there.
             Ok(Looked::Failed(_)) => self.failed += 1,
             // Its lease ends, and it is due again.
@@ -125,6 +135,11 @@ where
     S: Sources,
     C: Clock,
 {
+    if let Some(plan) = &source.listing {
+        let looked = ports.listings.look(source, plan, insist).await?;
+        remember(ports, source, &looked).await?;
+        return Ok(looked);
+    }
     let (Some(url), Some(key)) = (&source.url, source.url_entity()) else {
         return Err(Fault::rejected("poll.no_url", format!("source `{}` has no `url` to look at", source.id))
             .remedy("it changes by webhook only; add a `url` to poll it"));
@@ -195,6 +210,8 @@ where
         Looked::Unchanged { saved_bytes } => state.after_unchanged(&pace, now, *saved_bytes),
         Looked::Candidate(Accepted::New(_)) => state.after_candidate(&pace, now),
         Looked::Candidate(Accepted::Copy { .. }) => state.after_copy(&pace, now),
+        Looked::Listed(tally) if tally.news() > 0 => state.after_candidate(&pace, now),
+        Looked::Listed(_) => state.after_unchanged(&pace, now, 0),
         Looked::Failed(fault) => state.after_failure(&pace, now, fault.clone()),
     };
     ports.sources.save_poll(&source.id, &state).await

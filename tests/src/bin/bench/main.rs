@@ -5,6 +5,7 @@
 mod cold_start;
 mod deliveries;
 mod large_object;
+mod manifests;
 
 use std::path::PathBuf;
 
@@ -21,6 +22,10 @@ async fn main() {
     if wanted("deliveries") {
         println!("== signed deliveries of 1 KiB, durable before the 202");
         missed += deliveries::run(folder.path()).await;
+    }
+    if wanted("manifests") {
+        println!("== two manifests in shuffled order, compared");
+        missed += manifests::run(folder.path());
     }
     if wanted("functions") {
         println!("== functions beside the least that one can be, built the same way");
