@@ -9,6 +9,7 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 use jiff::SignedDuration;
 use tidemark_domain::calendar::TriggerKind;
+use tidemark_domain::listing::ListingFormat;
 use tidemark_domain::politeness::Politeness;
 
 /// Notices when upstream data changes, acts on each change exactly once, and can prove what it did.
@@ -103,6 +104,11 @@ pub(crate) enum Command {
     Schedule(ScheduleArgs),
     /// Rehash and cross-check everything that is stored.
     Verify,
+    /// Make a manifest of a listing, or compare two listings.
+    Manifest {
+        #[command(subcommand)]
+        command: ManifestCommand,
+    },
     /// Look at what could not be handled, and put it back.
     Dlq {
         #[command(subcommand)]
@@ -280,6 +286,66 @@ pub(crate) struct ChangesArgs {
     /// Only older than this index.
     #[arg(long, value_name = "INDEX")]
     pub(crate) before: Option<u64>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ManifestCommand {
+    /// Sort a listing, each URI once, and write it as a manifest with its checksum.
+    Build(ManifestBuildArgs),
+    /// Say what two listings differ in, whatever order they are in. Ends with 0 if in nothing, with 1 if in something.
+    Diff(ManifestDiffArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ManifestBuildArgs {
+    /// A file, or the URL of a listing: all its pages are read.
+    #[arg(value_name = "FILE|URL")]
+    pub(crate) from: String,
+    /// The manifest to write.
+    #[arg(short, long, value_name = "OUT")]
+    pub(crate) output: PathBuf,
+    /// What it is written in; said by the file's name if left out (.json, .jsonl, .csv, .html).
+    #[arg(long, value_name = "FORMAT", value_parser = listing_format)]
+    pub(crate) format: Option<ListingFormat>,
+    /// What relative addresses, keys and paths are below.
+    #[arg(long, value_name = "URL")]
+    pub(crate) base: Option<String>,
+    /// The end of the manifest's name.
+    #[arg(long)]
+    pub(crate) id: Option<String>,
+    /// Where what does not fit into memory is spilled; beside OUT if left out.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) scratch: Option<PathBuf>,
+    /// Allow plain http.
+    #[arg(long)]
+    pub(crate) allow_http: bool,
+    /// Allow addresses that are not global, such as loopback.
+    #[arg(long)]
+    pub(crate) allow_private: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ManifestDiffArgs {
+    /// The listing before.
+    pub(crate) old: PathBuf,
+    /// The listing after.
+    pub(crate) new: PathBuf,
+    /// What both are written in; said by their names if left out (.json, .jsonl, .csv, .html).
+    #[arg(long, value_name = "FORMAT", value_parser = listing_format)]
+    pub(crate) format: Option<ListingFormat>,
+    /// List at most so many differences; 0 lists all. All are counted.
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub(crate) limit: u64,
+    /// Where what does not fit into memory is spilled; beside NEW if left out.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) scratch: Option<PathBuf>,
+}
+
+fn listing_format(word: &str) -> Result<ListingFormat, String> {
+    ListingFormat::ALL.into_iter().find(|format| format.as_str() == word).ok_or_else(|| {
+        let words = ListingFormat::ALL.map(ListingFormat::as_str).join(", ");
+        format!("a format is one of {words}")
+    })
 }
 
 #[derive(Debug, Subcommand)]

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 
 use tidemark_domain::Fault;
 
-use crate::args::{Cli, Command, DlqCommand, WebhookCommand};
+use crate::args::{Cli, Command, DlqCommand, ManifestCommand, WebhookCommand};
 use crate::node::Node;
 
 #[tokio::main]
@@ -25,7 +25,8 @@ async fn main() -> ExitCode {
         Ok(code) => code,
         Err(fault) => {
             report(&fault, cli.global.json);
-            ExitCode::FAILURE
+            let compares = matches!(&cli.command, Command::Manifest { command: ManifestCommand::Diff(_) });
+            if compares { ExitCode::from(commands::manifest::TROUBLE) } else { ExitCode::FAILURE }
         }
     }
 }
@@ -37,6 +38,12 @@ async fn run(cli: &Cli) -> Result<ExitCode, Fault> {
     }
     if let (Command::Serve(_), Some(stack)) = (&cli.command, &cli.global.stack) {
         return Err(store::only_here(&format!("`{stack}` is deployed and runs by itself; `tidemark serve` runs a folder on this machine")));
+    }
+    if let Command::Manifest { command } = &cli.command {
+        return match command {
+            ManifestCommand::Build(args) => commands::manifest::build(args, &cli.global).await,
+            ManifestCommand::Diff(args) => commands::manifest::diff(args, cli.global.json),
+        };
     }
     let node = Node::open(&cli.global).await?;
     let json = cli.global.json;
@@ -58,7 +65,7 @@ async fn run(cli: &Cli) -> Result<ExitCode, Fault> {
             DlqCommand::Redrive(args) => commands::dlq::redrive(&node, args, json).await,
         },
         Command::Webhook { command: WebhookCommand::Send(args) } => commands::webhook::send(&node, args, json).await,
-        Command::Completions { .. } => Ok(ExitCode::SUCCESS),
+        Command::Completions { .. } | Command::Manifest { .. } => Ok(ExitCode::SUCCESS),
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tidemark_aws::{AwsSecrets, AwsStore};
 use tidemark_domain::{Fault, Timestamp};
 use tidemark_local::{LocalSecrets, LocalStore, StoreSettings};
+use tidemark_pipeline::detect::listing::ListingDetector;
 use tidemark_pipeline::detect::poll::PollPorts;
 use tidemark_pipeline::detect::stream::StreamPorts;
 use tidemark_pipeline::handle::HandlePorts;
@@ -112,7 +113,17 @@ impl Node {
 
     /// The ports that polling uses.
     pub(crate) fn poll_ports(&self) -> PollPorts<'_, Store, Upstream, Store, Store, SystemClock> {
-        PollPorts { ledger: &self.store, upstream: &*self.upstream, intake: &self.store, sources: &self.store, clock: &self.clock }
+        let (store, upstream, clock) = (&self.store, &*self.upstream, &self.clock);
+        let listings = ListingDetector {
+            ledger: store,
+            artifacts: store,
+            upstream,
+            intake: store,
+            sources: store,
+            clock,
+            folder: self.store.scratch(),
+        };
+        PollPorts { ledger: store, upstream, intake: store, sources: store, clock, listings: Box::new(listings) }
     }
 
     /// The ports that following a stream uses.

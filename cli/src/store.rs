@@ -1,6 +1,8 @@
 //! The store that commands work on: a folder on this machine or a deployed stack, behind the same ports, so that
 //! no command has to know which.
 
+use std::path::PathBuf;
+
 use bytes::Bytes;
 use tidemark_aws::{AwsSecrets, AwsStore};
 use tidemark_domain::contract::{ChangeRecord, LedgerRecord, WorkMessage};
@@ -35,6 +37,14 @@ impl Store {
         match self {
             Store::Local(store) => Ok(store),
             Store::Stack(_) => Err(only_here("a stack handles its messages itself")),
+        }
+    }
+
+    /// Where there is room for what does not fit into memory: beside the store, if it is here.
+    pub(crate) fn scratch(&self) -> PathBuf {
+        match self {
+            Store::Local(store) => store.dir().to_owned(),
+            Store::Stack(_) => std::env::temp_dir(),
         }
     }
 

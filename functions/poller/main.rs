@@ -12,6 +12,7 @@ use tidemark_domain::contract::Metrics;
 use tidemark_domain::politeness::{Hosts, Politeness};
 use tidemark_domain::{Fault, Timestamp};
 use tidemark_functions::{Function, Meanwhile, SystemClock, ends_at, setting};
+use tidemark_pipeline::detect::listing::ListingDetector;
 use tidemark_pipeline::detect::looks::{Bounds, Looks, Round, look_at_each};
 use tidemark_pipeline::detect::poll::{Look, PollPorts};
 use tidemark_pipeline::ports::{Clock as _, Polled, Sources as _};
@@ -44,7 +45,17 @@ async fn main() -> Result<(), Error> {
                     Err(fault) => return (Err(fault), Metrics::default()),
                 };
                 let (store, upstream, hosts) = &*ready;
-                let ports = PollPorts { ledger: store, upstream, intake: store, sources: store, clock: &function.clock };
+                let clock = &function.clock;
+                let listings = ListingDetector {
+                    ledger: store,
+                    artifacts: store,
+                    upstream,
+                    intake: store,
+                    sources: store,
+                    clock,
+                    folder: "/tmp".into(),
+                };
+                let ports = PollPorts { ledger: store, upstream, intake: store, sources: store, clock, listings: Box::new(listings) };
                 let last = ends_at(&context).plus_ms(-LAST_LOOK_MS);
                 // What a dead detector had only logged is enqueued after all (I2).
                 if let Err(fault) = store.requeue_unqueued(function.clock.now()).await {

@@ -79,7 +79,8 @@ def calls(world):
 # What each may do of the above; all else must be refused.
 ALLOWED = {
     "WebhookFunction": {"sources.get", "sources.update", "replay.get", "replay.update", "queue.send", "secret.get"},
-    "PollerFunction": {"sources.get", "sources.update", "ledger.get", "replay.get", "replay.update", "queue.send"},
+    # Manifests of listings are artifacts.
+    "PollerFunction": {"sources.get", "sources.update", "ledger.get", "replay.get", "replay.update", "queue.send", "artifact.put"},
     "SseFunction": {"sources.update", "replay.get", "replay.update", "queue.send"},
     "S3EventFunction": {"replay.get", "replay.update", "queue.send"},
     # Of the replay log it may only delete hints. The emulator does not read that condition; the test of the template does.

@@ -162,7 +162,7 @@ class World:
         """Runs the command line on this stack; returns what it says, as JSON where asked for."""
         program = pathlib.Path(os.environ.get("TIDEMARK", REPO / "target/lambda/tidemark/bootstrap"))
         done = subprocess.run(
-            [program, "--stack", self.name, *words], env=self.environment(), cwd=self.emulator.home, capture_output=True, text=True, timeout=180
+            [program, "--stack", self.name, *words], env=self.environment(), cwd=self.emulator.home, capture_output=True, text=True, timeout=600
         )
         assert code is None or done.returncode == code, f"tidemark {words}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         return json.loads(done.stdout) if "--json" in words else done.stdout

@@ -5,6 +5,7 @@ pub(crate) mod check;
 pub(crate) mod completions;
 pub(crate) mod dlq;
 pub(crate) mod explain;
+pub(crate) mod manifest;
 pub(crate) mod schedule;
 pub(crate) mod sources;
 pub(crate) mod status;

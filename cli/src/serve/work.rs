@@ -101,6 +101,7 @@ impl Round for WhatIsDue<'_> {
         match look.looked {
             Ok(Looked::Unchanged { .. }) => debug!(%source, "unchanged"),
             Ok(Looked::Candidate(submitted)) => debug!(%source, ?submitted, "worth a closer look"),
+            Ok(Looked::Listed(tally)) => debug!(%source, ?tally, "a listing was taken up"),
             Ok(Looked::Postponed { until }) => debug!(%source, %until, "postponed, since its host is unwell"),
             Ok(Looked::Failed(fault)) => info!(%source, code = %fault.code, "cannot be seen: {fault}"),
             Err(fault) => warn!(%source, code = %fault.code, "a look could not be remembered: {fault}"),

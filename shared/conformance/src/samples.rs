@@ -7,6 +7,7 @@ use tidemark_domain::{
     Artifact, Candidate, Decision, EntityKey, Fault, Frozen, HintKey, Identity, NoOp, Observed, Outcome, RunId, Sha256Digest, Source,
     SourceId, Step, Timestamp, Validators,
 };
+use tidemark_pipeline::detect::listing::ListingDetector;
 use tidemark_pipeline::ports::{Claim, ClaimRequest, Commit, Committed, FencingToken, Ledger, Observation};
 
 /// The moment `ms` after all samples begin.
@@ -192,4 +193,16 @@ pub async fn commit_all(ledger: &impl Ledger, key: &EntityKey, versions: &[&str]
         runs.push(step.run_id());
     }
     runs
+}
+
+/// A detector of listings that spills where this machine keeps temporary files.
+pub fn listing_detector<'a, L, A, U, I, S, C>(
+    ledger: &'a L,
+    artifacts: &'a A,
+    upstream: &'a U,
+    intake: &'a I,
+    sources: &'a S,
+    clock: &'a C,
+) -> ListingDetector<'a, L, A, U, I, S, C> {
+    ListingDetector { ledger, artifacts, upstream, intake, sources, clock, folder: std::env::temp_dir() }
 }

@@ -4,7 +4,7 @@
 use std::sync::Mutex;
 
 use tidemark_conformance::model::{Model, ModelClock, ModelLedger, ModelQueue, ModelReplayLog, ModelSources, ModelUpstream};
-use tidemark_conformance::samples::{source, url};
+use tidemark_conformance::samples::{listing_detector, source, url};
 use tidemark_conformance::simulation::at_once;
 use tidemark_domain::calendar::{TriggerKind, Window};
 use tidemark_domain::{Fault, Source, Timestamp};
@@ -75,7 +75,9 @@ impl World {
         &'a self,
         intake: &'a ModelDoor<'a>,
     ) -> PollPorts<'a, ModelLedger, ModelUpstream, ModelDoor<'a>, ModelSources, ModelClock> {
-        PollPorts { ledger: &self.model.ledger, upstream: &self.upstream, intake, sources: &self.model.sources, clock: &self.clock }
+        let (upstream, sources, clock) = (&self.upstream, &self.model.sources, &self.clock);
+        let listings = Box::new(listing_detector(&self.model.ledger, &self.model.artifacts, upstream, intake, sources, clock));
+        PollPorts { ledger: &self.model.ledger, upstream, intake, sources, clock, listings }
     }
 
     /// Polls every hour until then, and handles what is found.

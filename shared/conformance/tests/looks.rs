@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
 use tidemark_conformance::model::{Held, Model, ModelBody, ModelClock, ModelUpstream};
-use tidemark_conformance::samples::{at, source_id};
+use tidemark_conformance::samples::{at, listing_detector, source_id};
 use tidemark_domain::politeness::{FAILURES_MAX, Hosts, OPEN_MS_MIN, Politeness};
 use tidemark_domain::poll::Probe;
 use tidemark_domain::{Fault, Source, SourceId, Timestamp, Validators};
@@ -86,6 +86,7 @@ impl Round for Everything<'_> {
         let word = match look.looked.unwrap() {
             Looked::Unchanged { .. } => "unchanged",
             Looked::Candidate(_) => "candidate",
+            Looked::Listed(_) => "listed",
             Looked::Failed(_) => "failed",
             Looked::Postponed { .. } => "postponed",
         };
@@ -142,7 +143,9 @@ impl World {
     fn round(&self, in_flight: usize) -> Vec<(SourceId, &'static str)> {
         let intake = InOrder { replay: &self.model.replay, queue: &self.model.queue };
         let (ledger, sources) = (&self.model.ledger, &self.model.sources);
-        let ports = PollPorts { ledger, upstream: &self.upstream, intake: &intake, sources, clock: &self.clock };
+        let (upstream, clock) = (&self.upstream, &self.clock);
+        let listings = Box::new(listing_detector(ledger, &self.model.artifacts, upstream, &intake, sources, clock));
+        let ports = PollPorts { ledger, upstream, intake: &intake, sources, clock, listings };
         let round = Everything { model: &self.model, clock: &self.clock, looks: Mutex::default() };
         let bounds = Bounds { in_flight, waiting_max: 1_000, insist: false };
         run(&self.clock, look_at_each(&ports, &round, &self.hosts, bounds)).unwrap();

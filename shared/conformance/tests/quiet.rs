@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "shared by the tests below")]
 
 use tidemark_conformance::model::{Model, ModelClock, ModelPublished, ModelUpstream};
-use tidemark_conformance::samples::{source, url};
+use tidemark_conformance::samples::{listing_detector, source, url};
 use tidemark_conformance::simulation::at_once;
 use tidemark_domain::webhook::{RawDelivery, WebhookPlan, WebhookScheme, sign};
 use tidemark_domain::{Fault, Source, Timestamp};
@@ -60,13 +60,9 @@ impl World {
     /// How many looks were made in so many minutes, one chance each.
     fn looks(&self, minutes: u32) -> u64 {
         let intake = InOrder { replay: &self.model.replay, queue: &self.model.queue };
-        let ports = PollPorts {
-            ledger: &self.model.ledger,
-            upstream: &self.upstream,
-            intake: &intake,
-            sources: &self.model.sources,
-            clock: &self.clock,
-        };
+        let (ledger, upstream, sources, clock) = (&self.model.ledger, &self.upstream, &self.model.sources, &self.clock);
+        let listings = Box::new(listing_detector(ledger, &self.model.artifacts, upstream, &intake, sources, clock));
+        let ports = PollPorts { ledger, upstream, intake: &intake, sources, clock, listings };
         let mut made = 0;
         for _ in 0..minutes {
             for due in at_once(self.model.sources.take_due(self.clock.now(), 30_000, 4)).unwrap() {

@@ -4,7 +4,7 @@
 
 use tidemark_conformance::flow::RealFlow;
 use tidemark_conformance::model::{Model, ModelClock, ModelUpstream};
-use tidemark_conformance::samples::{at, candidate, content, entity, etag, source, url};
+use tidemark_conformance::samples::{at, candidate, content, entity, etag, listing_detector, source, url};
 use tidemark_conformance::simulation::{at_once, stop_two_anywhere};
 use tidemark_domain::{HeadView, HintKey, Identity, Outcome, Source};
 use tidemark_pipeline::detect::poll::{PollPorts, look};
@@ -91,7 +91,8 @@ fn looked_at(model: &Model, upstream: &ModelUpstream, ms: i64) {
     let watched = Source { url: Some(url("e")), ..source("samples", 60) };
     at_once(model.sources.apply(std::slice::from_ref(&watched), true, at(0))).unwrap();
     let intake = InOrder { replay: &model.replay, queue: &model.queue };
-    let ports = PollPorts { ledger: &model.ledger, upstream, intake: &intake, sources: &model.sources, clock: &clock };
+    let listings = Box::new(listing_detector(&model.ledger, &model.artifacts, upstream, &intake, &model.sources, &clock));
+    let ports = PollPorts { ledger: &model.ledger, upstream, intake: &intake, sources: &model.sources, clock: &clock, listings };
     at_once(look(&ports, &watched, false)).unwrap();
     if !model.queue.drain().is_empty() {
         handled(model, upstream, ms);

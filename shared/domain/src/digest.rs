@@ -18,6 +18,11 @@ impl Sha256Digest {
         Self(Sha256::digest(bytes).into())
     }
 
+    /// The digest whose raw bytes these are.
+    pub fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
     /// The raw 32 bytes.
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
@@ -71,6 +76,17 @@ impl fmt::Debug for Sha256Digest {
     }
 }
 
+/// The value of each lower-case hex digit; `0xff` for all other bytes. Listings have millions of digests to read.
+const NIBBLES: [u8; 256] = {
+    let mut nibbles = [0xff; 256];
+    let mut value = 0;
+    while value < 16 {
+        nibbles[b"0123456789abcdef"[value] as usize] = value as u8;
+        value += 1;
+    }
+    nibbles
+};
+
 impl FromStr for Sha256Digest {
     type Err = String;
 
@@ -78,11 +94,13 @@ impl FromStr for Sha256Digest {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let digits = text.strip_prefix("sha256:").unwrap_or(text);
         let mut bytes = [0u8; 32];
-        let lower_case = !digits.bytes().any(|byte| byte.is_ascii_uppercase());
-        match hex::decode_to_slice(digits, &mut bytes) {
-            Ok(()) if lower_case => Ok(Self(bytes)),
-            Ok(()) | Err(_) => Err(format!("`{text}` is not a sha256 digest of 64 lower-case hex digits")),
+        let mut bad = digits.len() != 64;
+        for (byte, pair) in bytes.iter_mut().zip(digits.as_bytes().chunks_exact(2)) {
+            let (high, low) = (NIBBLES[usize::from(pair[0])], NIBBLES[usize::from(pair[1])]);
+            bad |= (high | low) > 0xf;
+            *byte = high << 4 | low & 0xf;
         }
+        if bad { Err(format!("`{text}` is not a sha256 digest of 64 lower-case hex digits")) } else { Ok(Self(bytes)) }
     }
 }
 

@@ -13,6 +13,7 @@ pub mod documents;
 pub mod fault;
 pub mod head;
 pub mod ids;
+pub mod listing;
 pub mod object_event;
 pub mod outcome;
 pub mod pace;

@@ -6,6 +6,7 @@ use crate::backoff::unit_interval_times;
 use crate::fault::{Fault, FaultKind};
 use crate::head::Validators;
 use crate::ids::SourceId;
+use crate::listing::ListingState;
 use crate::pace::{Pace, jittered_ms};
 use crate::source::PollPlan;
 use crate::step::Observed;
@@ -93,6 +94,9 @@ pub struct PollState {
     /// Not asked since it was due: its host is unwell, and left alone until then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub postponed_until: Option<Timestamp>,
+    /// What is remembered of its listing, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub listing: Option<Box<ListingState>>,
 }
 
 impl PollState {

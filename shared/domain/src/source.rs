@@ -8,6 +8,7 @@ use url::Url;
 use crate::calendar::Calendar;
 use crate::fault::Fault;
 use crate::ids::{EntityId, EntityKey, SourceId};
+use crate::listing::ListingPlan;
 use crate::pace::Pace;
 use crate::s3_uri::{is_s3, s3_normal, s3_parts};
 use crate::stream::StreamPlan;
@@ -48,6 +49,9 @@ pub struct Source {
     /// When it is expected to change. Left out: at any time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calendar: Option<Calendar>,
+    /// `url` lists the entities of this source, below `allow`: how it is read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub listing: Option<ListingPlan>,
     /// How a provider may call us.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub webhook: Option<WebhookPlan>,
@@ -120,6 +124,7 @@ impl Source {
             allow: Vec::new(),
             poll: Some(PollPlan { every_s, min_s: None, max_s: None }),
             calendar: None,
+            listing: None,
             webhook: None,
             stream: None,
             allow_http: false,
@@ -164,6 +169,15 @@ impl Source {
         }
         if let Some(calendar) = &self.calendar {
             wrong.extend(calendar.wrongs());
+        }
+        if let Some(listing) = &self.listing {
+            wrong.extend(listing.wrongs());
+            if self.url.is_none() || self.allow.is_empty() {
+                wrong.push("`listing` needs the `url` of the listing, and in `allow` the prefixes of what it lists".into());
+            }
+            if self.url.as_deref().is_some_and(is_s3) {
+                wrong.push("`listing` is read over https: for a bucket, `https://BUCKET.s3.REGION.amazonaws.com/?list-type=2`".into());
+            }
         }
         if let Some(plan) = &self.poll {
             let (min_s, max_s) = plan.bounds_s();

@@ -144,6 +144,8 @@ fn checked(look: Look, now: Timestamp) -> Checked {
 fn with_result(checked: Checked, looked: Looked) -> Checked {
     match looked {
         Looked::Unchanged { .. } => Checked { new_validator: checked.old_validator.clone(), ..checked },
+        Looked::Listed(tally) if tally.news() > 0 => Checked { found: Found::Pending, listing: Some(tally), ..checked },
+        Looked::Listed(tally) => Checked { listing: Some(tally), ..checked },
         Looked::Failed(fault) => Checked { found: Found::Failed, fault: Some(fault), ..checked },
         Looked::Postponed { until } => Checked { found: Found::Postponed, fault: Some(host_unwell(&checked.source, until)), ..checked },
         Looked::Candidate(Accepted::New(event) | Accepted::Copy { of: event }) => {

@@ -72,7 +72,7 @@ async fn settle_all(node: &Node, checked: &mut [Checked], at_once: usize, patien
 }
 
 async fn settle_one(node: &Node, checked: &mut Checked, patience: &Patience) -> Result<(), Fault> {
-    let Some(event) = checked.event.clone() else { return Ok(()) };
+    let Some(event) = checked.event.clone() else { return settle_listing(node, checked, patience).await };
     let Some(outcome) = outcome_of(node, &event, patience).await? else {
         checked.fault = Some(still_pending(&event));
         return Ok(());
@@ -83,6 +83,28 @@ async fn settle_one(node: &Node, checked: &mut Checked, patience: &Patience) -> 
     checked.timing = timing(node, &checked.source, &view).await?;
     checked.outcome = Some(outcome);
     Ok(())
+}
+
+/// A listing leads to many messages: it is settled when none of its source waits any more.
+async fn settle_listing(node: &Node, checked: &mut Checked, patience: &Patience) -> Result<(), Fault> {
+    let (mut wait_ms, mut waited_ms) = (patience.first_ms, 0);
+    loop {
+        let undecided = node.store.undecided(&checked.source.id).await?;
+        if undecided.pending == 0 {
+            checked.found = if undecided.dead == 0 { Found::Modified } else { Found::Failed };
+            checked.fault = undecided.last_fault;
+            return Ok(());
+        }
+        if waited_ms >= patience.total_ms {
+            let waiting = format!("{} of its entries still wait to be handled", undecided.pending);
+            checked.fault =
+                Some(Fault::retryable("cli.still_pending", waiting).remedy("nothing is lost: `tidemark status` says how it goes on"));
+            return Ok(());
+        }
+        tokio::time::sleep(Duration::from_millis(wait_ms)).await;
+        waited_ms += wait_ms;
+        wait_ms = (wait_ms + wait_ms / 4).min(patience.max_ms);
+    }
 }
 
 async fn outcome_of(node: &Node, event: &EventId, patience: &Patience) -> Result<Option<Outcome>, Fault> {

@@ -3,6 +3,7 @@
 use serde::Serialize;
 use tidemark_domain::calendar::Timing;
 use tidemark_domain::{EventId, Fault, Outcome, Source};
+use tidemark_pipeline::detect::listing::Tally;
 
 use crate::output::{self, Colour};
 
@@ -70,6 +71,8 @@ pub(super) struct Checked {
     pub(super) event: Option<EventId>,
     pub(super) outcome: Option<Outcome>,
     pub(super) fault: Option<Fault>,
+    /// What its listing has of news, if it has one.
+    pub(super) listing: Option<Tally>,
     /// How it stands in its calendar, if it has one.
     pub(super) timing: Option<Timing>,
 }
@@ -77,7 +80,8 @@ pub(super) struct Checked {
 impl Checked {
     pub(super) fn unchanged(source: Source) -> Self {
         let (old_validator, new_validator) = (None, None);
-        Self { source, found: Found::Unchanged, old_validator, new_validator, event: None, outcome: None, fault: None, timing: None }
+        let (event, outcome, fault, listing, timing) = (None, None, None, None, None);
+        Self { source, found: Found::Unchanged, old_validator, new_validator, event, outcome, fault, listing, timing }
     }
 
     pub(super) fn failed(source: Source, fault: Fault) -> Self {
@@ -93,6 +97,9 @@ impl Checked {
             }
             (Some(old), _) => output::line(&format!("  last decided under {old}")),
             (None, _) => {}
+        }
+        if let Some(Tally { added, changed, removed, entries, .. }) = self.listing {
+            output::line(&format!("  its listing: {added} added, {changed} changed, {removed} removed; {entries} entries"));
         }
         if let Some(outcome) = &self.outcome {
             output::line(&format!("  {outcome}"));

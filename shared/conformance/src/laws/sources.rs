@@ -131,6 +131,7 @@ pub async fn what_the_poller_remembers_is_kept(sources: &Arc<impl Sources + 'sta
         failures: 2,
         bytes_saved: 1 << 40,
         postponed_until: Some(at(8)),
+        listing: None,
     };
     sources.save_poll(&source_id("a"), &state).await.unwrap();
     assert_eq!(sources.poll_state(&source_id("a")).await.unwrap(), Some(state.clone()));

@@ -16,7 +16,7 @@ use crate::flow::Flow;
 use crate::gate::Gated;
 use crate::invariants::Seen;
 use crate::model::{Held, Model, ModelArtifacts, ModelClock, ModelQueue, ModelReplayLog, ModelSources, ModelUpstream};
-use crate::samples::{candidate, content, entity, url};
+use crate::samples::{candidate, content, entity, listing_detector, url};
 
 /// The first is polled; the second has an order of its own.
 const NAMES: [&str; 3] = ["samples", "b", "c"];
@@ -235,13 +235,10 @@ impl<'a, F: Flow, L: Ledger> World<'a, F, L> {
     fn poll(&mut self) {
         let ports = self.ports;
         let future = async move {
-            let polled = PollPorts {
-                ledger: &ports.ledger,
-                upstream: &ports.upstream,
-                intake: &InOrder { replay: &ports.replay, queue: &ports.queue },
-                sources: &ports.sources,
-                clock: &ports.clock,
-            };
+            let intake = InOrder { replay: &ports.replay, queue: &ports.queue };
+            let (upstream, sources, clock) = (&ports.upstream, &ports.sources, &ports.clock);
+            let listings = listing_detector(&ports.ledger, &ports.artifacts, upstream, &intake, sources, clock);
+            let polled = PollPorts { ledger: &ports.ledger, upstream, intake: &intake, sources, clock, listings: Box::new(listings) };
             let _ = look(&polled, &ports.registered, false).await;
             Done::Other
         };

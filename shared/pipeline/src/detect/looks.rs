@@ -67,6 +67,11 @@ impl Looks {
             }
             Ok(Looked::Candidate(Accepted::New(_))) => self.candidates += 1,
             Ok(Looked::Candidate(Accepted::Copy { .. })) => self.copies += 1,
+            Ok(Looked::Listed(tally)) => {
+                self.unchanged += u64::from(tally.news() == 0);
+                self.candidates += tally.news();
+                self.copies += tally.copies;
+            }
             // A state of the source, and told there.
             Ok(Looked::Failed(_)) => self.failed += 1,
             Ok(Looked::Postponed { .. }) => self.postponed += 1,
@@ -221,6 +226,8 @@ fn postponed(prepared: Prepared, until: Timestamp, now: Timestamp) -> Look {
 fn health(looked: &Result<Looked, Fault>) -> Health {
     match looked {
         Ok(Looked::Failed(Fault { kind: FaultKind::Retryable { after_ms }, .. })) => Health::Unwell(*after_ms),
-        Ok(Looked::Failed(_) | Looked::Unchanged { .. } | Looked::Candidate(_) | Looked::Postponed { .. }) | Err(_) => Health::Well,
+        Ok(Looked::Failed(_) | Looked::Unchanged { .. } | Looked::Candidate(_) | Looked::Listed(_) | Looked::Postponed { .. }) | Err(_) => {
+            Health::Well
+        }
     }
 }

@@ -5,6 +5,7 @@ use tidemark_domain::contract::Detector;
 use tidemark_domain::poll::{PollState, Sighting, sight};
 use tidemark_domain::{Candidate, EntityKey, Fault, HeadView, HintKey, Observed, Source, Timestamp};
 
+use super::listing::{LookAtListings, Tally};
 use crate::ports::{Accepted, Clock, Intake, Ledger, Polled, Sources, Upstream};
 use crate::submit::submit;
 
@@ -20,6 +21,8 @@ pub struct PollPorts<'a, L, U, I, S, C> {
     pub sources: &'a S,
     /// The time.
     pub clock: &'a C,
+    /// Looks at sources that have a listing.
+    pub listings: Box<dyn LookAtListings + 'a>,
 }
 
 /// What a look found.
@@ -32,6 +35,8 @@ pub enum Looked {
     },
     /// Something to handle.
     Candidate(Accepted),
+    /// A listing was taken up.
+    Listed(Tally),
     /// It could not be seen.
     Failed(Fault),
     /// It was not asked: its host is unwell, and left alone until then.
@@ -81,10 +86,21 @@ pub(super) async fn look_beside<L, U, I, S, C>(ports: &PollPorts<'_, L, U, I, S,
 where
     U: Upstream,
     I: Intake,
+    S: Sources,
     C: Clock,
 {
     let Polled { source, state } = polled;
-    let looked = found(ports, &source, &view, insist).await;
+    let (looked, state) = match &source.listing {
+        None => (found(ports, &source, &view, insist).await, state),
+        Some(plan) => {
+            let looked = ports.listings.look(&source, plan, insist).await;
+            // The look wrote down what it takes up: that is kept.
+            match ports.sources.poll_state(&source.id).await {
+                Ok(state) => (looked, state),
+                Err(fault) => (Err(fault), None),
+            }
+        }
+    };
     let state = looked.as_ref().ok().and_then(|looked| next_state(&source, state, looked, ports.clock.now()));
     Look { source, view, looked, state }
 }
@@ -153,6 +169,8 @@ pub(super) fn next_state(source: &Source, state: Option<PollState>, looked: &Loo
         Looked::Unchanged { saved_bytes } => state.after_unchanged(&pace, now, *saved_bytes),
         Looked::Candidate(Accepted::New(_)) => state.after_candidate(&pace, now),
         Looked::Candidate(Accepted::Copy { .. }) => state.after_copy(&pace, now),
+        Looked::Listed(tally) if tally.news() > 0 => state.after_candidate(&pace, now),
+        Looked::Listed(_) => state.after_unchanged(&pace, now, 0),
         Looked::Failed(fault) => state.after_failure(&pace, now, fault.clone()),
         Looked::Postponed { until } => state.after_postponement(&source.id, *until),
     };

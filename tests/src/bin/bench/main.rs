@@ -5,6 +5,7 @@
 mod cold_start;
 mod deliveries;
 mod large_object;
+mod manifests;
 mod polling;
 
 use std::path::PathBuf;
@@ -26,6 +27,10 @@ async fn main() {
     if wanted("polling") {
         println!("== {} sources that have not changed", polling::SOURCES);
         missed += polling::run(folder.path()).await;
+    }
+    if wanted("manifests") {
+        println!("== two manifests in shuffled order, compared");
+        missed += manifests::run(folder.path());
     }
     if wanted("functions") {
         println!("== functions beside the least that one can be, built the same way");
