@@ -301,7 +301,8 @@ def alarms(template):
         kinds = {"AWS/SQS": "AWS::SQS::Queue", "AWS/Lambda": "AWS::Serverless::Function"}
         if p["Namespace"] == "Tidemark":
             # As the functions write them; without one of the two there is no such metric.
-            if (dimension["Name"], target) != ("Stack", "AWS::StackName") or others != [{"Name": "Function", "Value": "handler"}]:
+            function = {"FreshnessLagMs": "handler", "SourcesFailing": "poller"}[p["MetricName"]]
+            if (dimension["Name"], target) != ("Stack", "AWS::StackName") or others != [{"Name": "Function", "Value": function}]:
                 wrong.append(f"{name} watches {p['Dimensions']}")
         elif others or template["Resources"].get(target, {}).get("Type") != kinds[p["Namespace"]]:
             wrong.append(f"{name} watches {target}")
@@ -312,6 +313,7 @@ def alarms(template):
     wanted = {(f"{f}Function", metric) for f in FUNCTIONS for metric in ("Errors", "Throttles")}
     wanted |= {("DeadLetterQueue", "ApproximateNumberOfMessagesVisible"), ("UndeliveredQueue", "ApproximateNumberOfMessagesVisible")}
     wanted |= {("WorkQueue", "ApproximateAgeOfOldestMessage"), ("AWS::StackName", "FreshnessLagMs")}
+    wanted |= {("AWS::StackName", "SourcesFailing")}
     return wrong + [f"no alarm for {w}" for w in sorted(wanted - watched)]
 
 
@@ -411,6 +413,7 @@ PLANTED = [
     (alarms, having({"Ref": "Gone"}, R, "FeedErrorsAlarm", P, "Dimensions", 0, "Value")),
     (alarms, without(R, "FreshnessAlarm", P, "AlarmActions")),
     (alarms, without(R, "FreshnessAlarm", P, "Dimensions", 1)),
+    (alarms, without(R, "SourcesFailingAlarm")),
     (outputs, without("Outputs", "DeadLetterUrl")),
     (dangling, having({"Fn::Sub": '{"widgets": ["${Gone.QueueName}"]}'}, R, "Dashboard", P, "DashboardBody")),
 ]

@@ -21,6 +21,7 @@ pub mod s3_uri;
 pub mod source;
 pub mod step;
 pub mod time;
+pub mod trust;
 pub mod webhook;
 
 pub use candidate::{Candidate, HintKey};

@@ -63,6 +63,12 @@ pub struct Metrics {
     /// Looks that failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<u64>,
+    /// Sources of which somebody was told that they fail again and again: once, and daily while it lasts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sources_failing: Option<u64>,
+    /// Looks that were put off, since their host is unwell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub postponed: Option<u64>,
     /// Changes that got their place in the feed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub published: Option<u64>,
