@@ -87,7 +87,7 @@ enum Event {
     /// More to look at, with their heads.
     More(Result<Vec<Prepared>, Fault>),
     /// A look is over.
-    Looked(Look, Arc<str>),
+    Looked(Box<Look>, Arc<str>),
     /// These are remembered, or not.
     Saved(Vec<Look>, Result<(), Fault>),
     /// A host may be asked again.
@@ -120,7 +120,7 @@ where
             match turn {
                 Turn::Look(Prepared { polled, view, host }) => {
                     all.looking += 1;
-                    let looking = look_beside(ports, polled, view, bounds.insist).map(|look| Event::Looked(look, host));
+                    let looking = look_beside(ports, polled, view, bounds.insist).map(|look| Event::Looked(Box::new(look), host));
                     events.push(Either::Left(Either::Left(looking)));
                 }
                 Turn::Postpone(prepared, until) => all.unsaved.push(postponed(prepared, until, now)),
@@ -158,7 +158,7 @@ where
                     let health = health(&look.looked);
                     hosts.lock().unwrap_or_else(PoisonError::into_inner).answered(&host, health, ports.clock.now());
                     all.waiting.freed(&host);
-                    all.unsaved.push(look);
+                    all.unsaved.push(*look);
                 }
                 Event::Saved(looks, saved) => {
                     all.saving = false;
