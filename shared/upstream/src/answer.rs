@@ -204,7 +204,8 @@ mod tests {
     fn a_server_says_for_how_long_looking_again_is_no_use() {
         let now: Timestamp = "2025-12-20T04:00:00Z".parse().unwrap();
         let expires = ("expires", &b"Sat, 20 Dec 2025 04:02:11 GMT"[..]);
-        let table: [(&[(&'static str, &[u8])], Option<u64>); 9] = [
+        type Said = [(&'static str, &'static [u8])];
+        let table: [(&Said, Option<u64>); 9] = [
             (&[], None),
             (&[("cache-control", b"public, Max-Age=300")], Some(300)),
             (&[("cache-control", b"max-age=300"), ("age", b"100")], Some(200)),
