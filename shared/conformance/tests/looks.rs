@@ -20,13 +20,15 @@ use tidemark_pipeline::detect::poll::{Look, Looked, PollPorts};
 use tidemark_pipeline::ports::{Clock as _, Fetched, Polled, Sources as _, Upstream};
 use tidemark_pipeline::submit::InOrder;
 
+/// Requests under way, the most of them at once, and all.
+type Asks = (usize, usize, usize);
+
 /// Counts what each host is asked at the same time; an answer takes a turn of the clock.
 #[derive(Clone)]
 struct Counting {
     inside: ModelUpstream,
     clock: ModelClock,
-    /// Host, requests under way, most of them at once, all.
-    hosts: Arc<Mutex<BTreeMap<String, (usize, usize, usize)>>>,
+    hosts: Arc<Mutex<BTreeMap<String, Asks>>>,
     answer_ms: i64,
 }
 
