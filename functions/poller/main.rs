@@ -73,6 +73,8 @@ async fn main() -> Result<(), Error> {
                             dedupe_hits: Some(looks.copies),
                             accepted: Some(looks.candidates),
                             failed: Some(looks.failed),
+                            postponed: Some(looks.postponed),
+                            sources_failing: Some(looks.alarms),
                             ..Metrics::default()
                         };
                         let told = json!({ "unchanged": looks.unchanged, "candidates": looks.candidates, "failed": looks.failed });

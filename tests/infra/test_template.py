@@ -340,8 +340,8 @@ def alarms(template):
         kinds = {"AWS/SQS": "AWS::SQS::Queue", "AWS/Lambda": "AWS::Serverless::Function"}
         if p["Namespace"] == "Tidemark":
             # As the functions write them; without one of the two there is no such metric.
-            writer = {"FreshnessLagMs": "handler", "Silent": "sse"}.get(p["MetricName"])
-            if (dimension["Name"], target) != ("Stack", "AWS::StackName") or others != [{"Name": "Function", "Value": writer}]:
+            function = {"FreshnessLagMs": "handler", "Silent": "sse", "SourcesFailing": "poller"}[p["MetricName"]]
+            if (dimension["Name"], target) != ("Stack", "AWS::StackName") or others != [{"Name": "Function", "Value": function}]:
                 wrong.append(f"{name} watches {p['Dimensions']}")
         elif others or template["Resources"].get(target, {}).get("Type") != kinds[p["Namespace"]]:
             wrong.append(f"{name} watches {target}")
@@ -352,6 +352,7 @@ def alarms(template):
     wanted = {(f"{f}Function", metric) for f in FUNCTIONS for metric in ("Errors", "Throttles")}
     wanted |= {("DeadLetterQueue", "ApproximateNumberOfMessagesVisible"), ("UndeliveredQueue", "ApproximateNumberOfMessagesVisible")}
     wanted |= {("WorkQueue", "ApproximateAgeOfOldestMessage"), ("AWS::StackName", "FreshnessLagMs"), ("AWS::StackName", "Silent")}
+    wanted |= {("AWS::StackName", "SourcesFailing")}
     return wrong + [f"no alarm for {w}" for w in sorted(wanted - watched)]
 
 
@@ -460,6 +461,7 @@ PLANTED = [
     (alarms, without(R, "FreshnessAlarm", P, "Dimensions", 1)),
     (alarms, without(R, "SilenceAlarm")),
     (alarms, having("handler", R, "SilenceAlarm", P, "Dimensions", 1, "Value")),
+    (alarms, without(R, "SourcesFailingAlarm")),
     (outputs, without("Outputs", "DeadLetterUrl")),
     (dangling, having({"Fn::Sub": '{"widgets": ["${Gone.QueueName}"]}'}, R, "Dashboard", P, "DashboardBody")),
 ]

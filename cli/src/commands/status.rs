@@ -3,7 +3,9 @@
 use std::process::ExitCode;
 
 use tidemark_domain::calendar::{Outside, Timing};
+use tidemark_domain::poll::ALARM_FAILURES;
 use tidemark_domain::stream::StreamState;
+use tidemark_domain::trust::Asked;
 use tidemark_domain::{Fault, Timestamp};
 use tidemark_pipeline::ports::{Clock, DeadLetters, Ledger};
 use tidemark_pipeline::status::{SourceStatus, Standing, status as all_status};
@@ -35,7 +37,7 @@ pub(crate) async fn status(node: &Node, json: bool) -> Result<ExitCode, Fault> {
                 source.url.as_ref().map_or("-".into(), |_| source.changed_at.map_or("never".into(), |at| output::age(at, now))),
                 last_seen(source).map_or("-".into(), |at| output::age(at, now)),
                 every(source),
-                calendar_word(source).to_owned(),
+                [calendar_word(source), trust_word(source)].into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(", "),
             ]
         })
         .collect();
@@ -47,7 +49,7 @@ pub(crate) async fn status(node: &Node, json: bool) -> Result<ExitCode, Fault> {
     if sources.len() > LISTED_MAX {
         output::line(&format!("… and {} more (--json lists all)", sources.len() - LISTED_MAX));
     }
-    print_faults(&sources);
+    print_faults(&sources, now);
     print_quiet(&sources, now);
     print_calendar(&sources);
     print_noise(&sources, feed_end);
@@ -58,10 +60,20 @@ pub(crate) async fn status(node: &Node, json: bool) -> Result<ExitCode, Fault> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn print_faults(sources: &[SourceStatus]) {
+/// Since when it fails, once that is worth a word.
+pub(crate) fn lasting(source: &SourceStatus, now: Timestamp) -> String {
+    match source.poll.as_ref().map(|poll| (poll.failures_in_a_row, poll.failing_since)) {
+        Some((failures @ ALARM_FAILURES.., Some(since))) => {
+            format!(" ({failures} looks in a row, the first {})", output::age(since, now))
+        }
+        Some(_) | None => String::new(),
+    }
+}
+
+fn print_faults(sources: &[SourceStatus], now: Timestamp) {
     for source in sources.iter().take(LISTED_MAX) {
         if let Some(fault) = &source.fault {
-            output::line(&format!("{} {}: {fault}", output::coloured("failing", Colour::Bad), source.id));
+            output::line(&format!("{} {}: {fault}{}", output::coloured("failing", Colour::Bad), source.id, lasting(source, now)));
         }
         if let Some(StreamState { poisoned: poisoned @ 1.., last_poison: Some(poison), .. }) = &source.stream {
             let events = output::count(*poisoned, "event", "events");
@@ -110,6 +122,15 @@ fn calendar_word(source: &SourceStatus) -> &'static str {
     }
 }
 
+/// How its server's validators can be trusted, where they cannot.
+pub(crate) fn trust_word(source: &SourceStatus) -> &'static str {
+    match source.poll.as_ref().map(|poll| poll.trust.asked) {
+        Some(Asked::Get) => "HEAD is not to be trusted",
+        Some(Asked::Content) => "told by its content",
+        Some(Asked::Head) | None => "",
+    }
+}
+
 fn print_calendar(sources: &[SourceStatus]) {
     let count = |word: &str| sources.iter().filter(|source| calendar_word(source) == word).count() as u64;
     let (overdue, unexpected) = (count("overdue"), count("unexpected"));
@@ -146,9 +167,10 @@ fn print_noise(sources: &[SourceStatus], feed_end: u64) {
 fn rank(standing: Standing) -> u8 {
     match standing {
         Standing::Failing => 0,
-        Standing::Pending => 1,
-        Standing::Waiting => 2,
-        Standing::Fresh => 3,
+        Standing::Postponed => 1,
+        Standing::Pending => 2,
+        Standing::Waiting => 3,
+        Standing::Fresh => 4,
     }
 }
 
@@ -158,6 +180,7 @@ pub(crate) fn word(standing: Standing) -> &'static str {
         Standing::Fresh => "fresh",
         Standing::Pending => "pending",
         Standing::Failing => "failing",
+        Standing::Postponed => "postponed",
         Standing::Waiting => "waiting",
     }
 }

@@ -13,7 +13,7 @@ use tidemark_edge::Problem;
 use tidemark_pipeline::ports::{Clock, FeedQuery, Ledger};
 use tidemark_pipeline::status::{SourceStatus, Standing};
 
-use crate::commands::status::word;
+use crate::commands::status::{lasting, trust_word, word};
 use crate::node::Node;
 use crate::output;
 
@@ -113,7 +113,8 @@ fn source_row(source: &SourceStatus, now: Timestamp) -> Markup {
             td {
                 a href={ "/v1/explain/" (source.id) } { (source.id) }
                 @if let Some(url) = &source.url { br; small { (url) } }
-                @if let Some(fault) = &source.fault { br; small.fault { (fault) } }
+                @if let Some(fault) = &source.fault { br; small.fault { (fault) (lasting(source, now)) } }
+                @if !trust_word(source).is_empty() { br; small { (trust_word(source)) } }
             }
             td.number { @if source.url.is_some() { (source.revision) } @else { "–" } }
             td { @if source.url.is_none() { "–" } @else { @match source.changed_at { Some(at) => { time datetime=(at) title=(at) { (output::age(at, now)) } } None => "never" } } }

@@ -12,6 +12,7 @@ use aws_sdk_s3::primitives::{ByteStream as SdkStream, DateTime, DateTimeFormat};
 use bytes::Bytes;
 use tidemark_domain::poll::Probe;
 use tidemark_domain::s3_uri::is_s3;
+use tidemark_domain::trust::Asked;
 use tidemark_domain::{Fault, Observed, Source, Validators, s3_parts};
 use tidemark_pipeline::ports::{ByteStream, Clock, Fetched, Upstream};
 use tidemark_upstream::{HttpBody, HttpUpstream, observed_elsewhere};
@@ -100,8 +101,9 @@ impl<C: Clock> AwsUpstream<C> {
 impl<C: Clock> Upstream for AwsUpstream<C> {
     type Body = AwsBody;
 
-    async fn probe(&self, source: &Source, uri: &str, decided: &Validators) -> Result<Probe, Fault> {
-        if is_s3(uri) { self.probe_object(uri, decided).await } else { self.http.probe(source, uri, decided).await }
+    async fn probe(&self, source: &Source, uri: &str, decided: &Validators, asked: Asked) -> Result<Probe, Fault> {
+        // S3's HEAD and GET are of one mind.
+        if is_s3(uri) { self.probe_object(uri, decided).await } else { self.http.probe(source, uri, decided, asked).await }
     }
 
     async fn fetch(&self, source: &Source, uri: &str) -> Result<Fetched<AwsBody>, Fault> {

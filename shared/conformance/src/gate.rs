@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tidemark_domain::contract::{ChangeRecord, LedgerRecord, WorkMessage};
 use tidemark_domain::poll::{PollState, Probe};
+use tidemark_domain::trust::Asked;
 use tidemark_domain::{
     Decision, EntityKey, EventId, Fault, HeadView, HintKey, Identity, Outcome, RunId, Sha256Digest, Source, SourceId, Step, Timestamp,
     UpstreamOrder, Validators,
@@ -208,8 +209,8 @@ impl<P: ArtifactStore, G: Gate> ArtifactStore for Gated<P, G> {
 impl<P: Upstream, G: Gate> Upstream for Gated<P, G> {
     type Body = Gated<P::Body, G>;
 
-    async fn probe(&self, source: &Source, uri: &str, decided: &Validators) -> Result<Probe, Fault> {
-        self.gate.pass("probe", self.port.probe(source, uri, decided)).await
+    async fn probe(&self, source: &Source, uri: &str, decided: &Validators, asked: Asked) -> Result<Probe, Fault> {
+        self.gate.pass("probe", self.port.probe(source, uri, decided, asked)).await
     }
 
     async fn fetch(&self, source: &Source, uri: &str) -> Result<Fetched<Self::Body>, Fault> {

@@ -13,28 +13,29 @@ use tidemark_conformance::model::{Held, Model, ModelBody, ModelClock, ModelUpstr
 use tidemark_conformance::samples::{at, listing_detector, source_id};
 use tidemark_domain::politeness::{FAILURES_MAX, Hosts, OPEN_MS_MIN, Politeness};
 use tidemark_domain::poll::Probe;
+use tidemark_domain::trust::Asked;
 use tidemark_domain::{Fault, Source, SourceId, Timestamp, Validators};
 use tidemark_pipeline::detect::looks::{Bounds, Round, look_at_each};
 use tidemark_pipeline::detect::poll::{Look, Looked, PollPorts};
 use tidemark_pipeline::ports::{Clock as _, Fetched, Polled, Sources as _, Upstream};
 use tidemark_pipeline::submit::InOrder;
 
-/// Requests under way, most of them at once, all.
-type Requests = (usize, usize, usize);
+/// Requests under way, the most of them at once, and all.
+type Asks = (usize, usize, usize);
 
 /// Counts what each host is asked at the same time; an answer takes a turn of the clock.
 #[derive(Clone)]
 struct Counting {
     inside: ModelUpstream,
     clock: ModelClock,
-    hosts: Arc<Mutex<BTreeMap<String, Requests>>>,
+    hosts: Arc<Mutex<BTreeMap<String, Asks>>>,
     answer_ms: i64,
 }
 
 impl Upstream for Counting {
     type Body = ModelBody;
 
-    async fn probe(&self, source: &Source, uri: &str, decided: &Validators) -> Result<Probe, Fault> {
+    async fn probe(&self, source: &Source, uri: &str, decided: &Validators, asked: Asked) -> Result<Probe, Fault> {
         {
             let mut hosts = self.hosts.lock().unwrap();
             let (under_way, most, all) = hosts.entry(source.host().to_owned()).or_default();
@@ -44,7 +45,7 @@ impl Upstream for Counting {
         }
         Until(&self.clock, self.clock.now().plus_ms(self.answer_ms)).await;
         self.hosts.lock().unwrap().get_mut(source.host()).unwrap().0 -= 1;
-        self.inside.probe(source, uri, decided).await
+        self.inside.probe(source, uri, decided, asked).await
     }
 
     async fn fetch(&self, source: &Source, uri: &str) -> Result<Fetched<ModelBody>, Fault> {

@@ -27,6 +27,7 @@ pub mod sources_file;
 pub mod step;
 pub mod stream;
 pub mod time;
+pub mod trust;
 pub mod webhook;
 
 pub use candidate::{Candidate, HintKey};

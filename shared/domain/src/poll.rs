@@ -4,16 +4,31 @@ use serde::{Deserialize, Serialize};
 
 use crate::backoff::unit_interval_times;
 use crate::fault::{Fault, FaultKind};
-use crate::head::Validators;
+use crate::head::{HeadView, Validators};
 use crate::ids::SourceId;
 use crate::listing::ListingState;
 use crate::pace::{Pace, jittered_ms};
 use crate::source::PollPlan;
 use crate::step::Observed;
 use crate::time::Timestamp;
+use crate::trust::{Asked, Trust};
 
 /// What waits for one host is not all due at the moment at which it may be asked again.
 const POSTPONED_SPREAD_MS: u64 = 60_000;
+
+/// Failed looks in a row after which somebody is told.
+pub const ALARM_FAILURES: u32 = 5;
+/// How often they are reminded while it lasts: daily.
+pub const REMINDER_MS: u64 = 24 * 3600 * 1000;
+
+/// What somebody is told about a source that fails again and again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Alarm {
+    /// That it does.
+    Raised,
+    /// That it still does.
+    Reminder,
+}
 
 /// What one conditional request found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,6 +112,15 @@ pub struct PollState {
     /// What is remembered of its listing, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub listing: Option<Box<ListingState>>,
+    /// How far its server's validators are trusted.
+    #[serde(default, skip_serializing_if = "Trust::is_plain")]
+    pub trust: Trust,
+    /// Since when every look fails.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failing_since: Option<Timestamp>,
+    /// When somebody was last told that it fails again and again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alarmed_at: Option<Timestamp>,
 }
 
 impl PollState {
@@ -109,17 +133,45 @@ impl PollState {
     #[must_use]
     pub fn after_unchanged(mut self, pace: &Pace<'_>, now: Timestamp, saved_bytes: u64) -> Self {
         self.unchanged += 1;
+        self.trust = self.trust.quiet();
         self.bytes_saved = self.bytes_saved.saturating_add(saved_bytes);
         self.interval_s = self.interval_s.saturating_add((self.interval_s / 4).max(1));
         self.looked(pace, now)
     }
 
-    /// After a look that found something: half as long, down to the minimum.
+    /// After a look that found something beside `view`: half as long, down to the minimum. Where every look finds
+    /// something, and it is nothing, a quarter longer.
     #[must_use]
-    pub fn after_candidate(mut self, pace: &Pace<'_>, now: Timestamp) -> Self {
+    pub fn after_candidate(mut self, pace: &Pace<'_>, now: Timestamp, view: &HeadView) -> Self {
         self.candidates += 1;
-        self.interval_s /= 2;
+        self.trust = self.trust.found(view);
+        self.interval_s = match self.trust.asked {
+            Asked::Head | Asked::Get if self.trust.noise == 0 => self.interval_s / 2,
+            Asked::Head | Asked::Get => self.interval_s,
+            Asked::Content => self.interval_s.saturating_add((self.interval_s / 4).max(1)),
+        };
         self.looked(pace, now)
+    }
+
+    /// What its server asks for: no look for so long, up to the longest wait of the plan.
+    #[must_use]
+    pub fn not_before(mut self, pace: &Pace<'_>, now: Timestamp, fresh_s: u64) -> Self {
+        let (_, max_s) = pace.plan.bounds_s();
+        let floor_ms = i64::try_from(fresh_s.min(max_s).saturating_mul(1000)).unwrap_or(i64::MAX);
+        self.next_due = self.next_due.max(now.plus_ms(floor_ms));
+        self
+    }
+
+    /// What to tell somebody about a source that fails again and again: once it has, and again while it does.
+    pub fn alarm(&self, now: Timestamp) -> Option<Alarm> {
+        if self.failures_in_a_row < ALARM_FAILURES {
+            return None;
+        }
+        match self.alarmed_at {
+            None => Some(Alarm::Raised),
+            Some(at) if now.since_ms(at) >= REMINDER_MS => Some(Alarm::Reminder),
+            Some(_) => None,
+        }
     }
 
     /// After a look that found what waits to be handled, or was given up for now: nothing new about how often
@@ -137,6 +189,7 @@ impl PollState {
         self.failures += 1;
         self.postponed_until = None;
         self.failures_in_a_row = self.failures_in_a_row.saturating_add(1);
+        self.failing_since = self.failing_since.or(Some(now));
         self.last_checked = Some(now);
         self.watched_since = self.watched_since.or(Some(now));
         let (min_s, max_s) = pace.plan.bounds_s();
@@ -164,7 +217,7 @@ impl PollState {
     fn looked(mut self, pace: &Pace<'_>, now: Timestamp) -> Self {
         self.checks += 1;
         self.failures_in_a_row = 0;
-        self.failing = None;
+        (self.failing, self.failing_since, self.alarmed_at) = (None, None, None);
         self.postponed_until = None;
         self.last_checked = Some(now);
         self.watched_since = self.watched_since.or(Some(now));
@@ -227,9 +280,53 @@ mod tests {
         }
         assert_eq!(state.bytes_saved, 40);
         for expected in [200, 100, 50, 25, 12, 10, 10] {
-            state = state.after_candidate(&pace(&id()), now);
+            state = state.after_candidate(&pace(&id()), now, &HeadView::default());
             assert_eq!(state.interval_s, expected);
         }
+    }
+
+    #[test]
+    fn what_turns_out_to_be_nothing_again_and_again_is_looked_at_less() {
+        let now = Timestamp::from_millis(0);
+        let mut state = PollState::starting(&PLAN, now);
+        let mut intervals = Vec::new();
+        for epoch in 0..9 {
+            let view = HeadView { epoch, ..HeadView::default() };
+            state.trust = state.trust.judged(&view);
+            state = state.after_candidate(&pace(&id()), now, &view);
+            intervals.push(state.interval_s);
+        }
+        assert_eq!(intervals, [50, 50, 50, 25, 25, 25, 31, 38, 47]);
+        assert_eq!(state.trust.asked, Asked::Content);
+    }
+
+    #[test]
+    fn a_server_may_ask_for_a_longer_wait_up_to_the_plans_own() {
+        let now = Timestamp::from_millis(0);
+        for (fresh_s, expected_s) in [(0, 125), (60, 125), (300, 300), (u64::MAX, 400)] {
+            let state = PollState::starting(&PLAN, now).after_unchanged(&pace(&id()), now, 0).not_before(&pace(&id()), now, fresh_s);
+            let wait_ms = state.next_due.since_ms(now);
+            assert!(wait_ms <= expected_s * 1000 && wait_ms >= expected_s * 900, "{fresh_s}: {wait_ms}");
+        }
+    }
+
+    #[test]
+    fn somebody_is_told_once_that_a_source_keeps_failing_and_reminded_while_it_does() {
+        let mut now = Timestamp::from_millis(0);
+        let mut state = PollState::starting(&PLAN, now);
+        let mut told = Vec::new();
+        for look in 1..=60 {
+            now = now.plus_ms(3_600_000);
+            state = state.after_failure(&pace(&id()), now, Fault::retryable("upstream.status", "503"));
+            if let Some(alarm) = state.alarm(now) {
+                told.push((look, alarm));
+                state.alarmed_at = Some(now);
+            }
+        }
+        assert_eq!(told, [(5, Alarm::Raised), (29, Alarm::Reminder), (53, Alarm::Reminder)]);
+        assert_eq!(state.failing_since, Some(Timestamp::from_millis(3_600_000)));
+        let well = state.after_unchanged(&pace(&id()), now, 0);
+        assert_eq!((well.failing_since, well.alarmed_at, well.alarm(now)), (None, None, None));
     }
 
     #[test]

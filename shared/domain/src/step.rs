@@ -102,6 +102,9 @@ pub struct Observed {
     /// The announced length.
     #[serde(default)]
     pub content_length_bytes: Option<u64>,
+    /// For how many seconds upstream says that looking again is no use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fresh_s: Option<u64>,
 }
 
 /// All that documents depend on, fixed by the first claim of a step. Who takes over uses these values,

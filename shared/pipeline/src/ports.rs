@@ -9,6 +9,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use tidemark_domain::contract::{ChangeEvent, ChangeRecord, LedgerRecord, WorkMessage};
 use tidemark_domain::poll::{PollState, Probe};
+use tidemark_domain::trust::Asked;
 use tidemark_domain::{
     Artifact, Decision, EntityKey, EventId, Fault, Frozen, HeadView, HintKey, Identity, Observed, Outcome, RunId, Sha256Digest, Source,
     SourceId, Step, Timestamp, UpstreamOrder, Validators,
@@ -362,8 +363,8 @@ pub enum Fetched<B> {
 pub trait Upstream: Send + Sync {
     /// Bytes on their way here.
     type Body: ByteStream;
-    /// Asks whether anything differs from `decided`, without downloading it.
-    fn probe(&self, source: &Source, uri: &str, decided: &Validators) -> impl Future<Output = Result<Probe, Fault>> + Send;
+    /// Asks whether anything differs from `decided`, without downloading it, in the way in which this server can be trusted.
+    fn probe(&self, source: &Source, uri: &str, decided: &Validators, asked: Asked) -> impl Future<Output = Result<Probe, Fault>> + Send;
     /// Asks for what is there now.
     fn fetch(&self, source: &Source, uri: &str) -> impl Future<Output = Result<Fetched<Self::Body>, Fault>> + Send;
 }

@@ -25,6 +25,8 @@ pub enum Standing {
     Pending,
     /// The last look failed, or a candidate died.
     Failing,
+    /// It is due and not asked: its host is unwell, and left alone for a while.
+    Postponed,
     /// Nothing was seen yet.
     Waiting,
 }
@@ -95,9 +97,11 @@ async fn source_status(
     let unheard = source.stream.as_ref().zip(stream.as_ref()).and_then(|(plan, stream)| stream.fault(plan, now));
     let fault = poll.as_ref().and_then(|poll| poll.failing.clone()).or(unheard).or_else(|| undecided.last_fault.clone());
     let settled = tally.committed + tally.no_op > 0 || view.head.is_some();
+    let postponed = poll.as_ref().is_some_and(|poll| poll.postponed_until.is_some());
     let standing = match (&fault, undecided.pending, settled) {
         (Some(_), _, _) => Standing::Failing,
         (None, 1.., _) => Standing::Pending,
+        (None, 0, _) if postponed => Standing::Postponed,
         (None, 0, true) => Standing::Fresh,
         (None, 0, false) => Standing::Waiting,
     };

@@ -2,7 +2,9 @@
 
 use std::time::UNIX_EPOCH;
 
-use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ETAG, HeaderName, LAST_MODIFIED, RETRY_AFTER};
+use http::header::{
+    AGE, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ETAG, EXPIRES, HeaderName, LAST_MODIFIED, RETRY_AFTER,
+};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use tidemark_domain::{Fault, Observed, Timestamp, Validators};
 use url::Url;
@@ -73,7 +75,30 @@ pub(crate) fn observed(status: StatusCode, headers: &HeaderMap) -> Observed {
         media_type: visible(headers, &CONTENT_TYPE).and_then(|text| media_type(&text)),
         // The length of encoded bytes says nothing of the object's.
         content_length_bytes: if headers.contains_key(CONTENT_ENCODING) { None } else { length(headers) },
+        fresh_s: None,
     }
+}
+
+/// For how many seconds the server says that what it answered stays as it is: `max-age`, or `Expires` without one, less
+/// the time it has spent in caches. One that wants to be asked each time says nothing.
+pub(crate) fn fresh_s(headers: &HeaderMap, now: Timestamp) -> Option<u64> {
+    let said: Vec<&str> = headers.get_all(CACHE_CONTROL).iter().filter_map(|value| value.to_str().ok()).collect();
+    let mut words = said.iter().flat_map(|text| text.split(',')).map(str::trim);
+    if words.clone().any(|word| word.eq_ignore_ascii_case("no-cache") || word.eq_ignore_ascii_case("no-store")) {
+        return None;
+    }
+    let max_age = words.find_map(|word| {
+        let (name, seconds) = word.split_once('=')?;
+        name.trim().eq_ignore_ascii_case("max-age").then(|| seconds.trim().trim_matches('"').parse::<u64>().unwrap_or(0))
+    });
+    let fresh_s = match max_age {
+        Some(seconds) => {
+            let age_s = visible(headers, &AGE).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
+            seconds.saturating_sub(age_s)
+        }
+        None => visible(headers, &EXPIRES).and_then(|text| moment(&text))?.since_ms(now) / 1000,
+    };
+    (fresh_s > 0).then_some(fresh_s)
 }
 
 /// The same for an answer that another client received and took apart. What no header can carry is as good as
@@ -112,9 +137,12 @@ fn retry_after_ms(text: &str, now: Timestamp) -> Option<u64> {
     if text.bytes().all(|byte| byte.is_ascii_digit()) {
         return Some(text.parse::<u64>().unwrap_or(u64::MAX).saturating_mul(1000));
     }
+    Some(moment(text)?.since_ms(now))
+}
+
+fn moment(text: &str) -> Option<Timestamp> {
     let since_epoch = httpdate::parse_http_date(text).ok()?.duration_since(UNIX_EPOCH).ok()?;
-    let then = Timestamp::from_millis(i64::try_from(since_epoch.as_millis()).ok()?);
-    Some(then.since_ms(now))
+    Some(Timestamp::from_millis(i64::try_from(since_epoch.as_millis()).ok()?))
 }
 
 #[cfg(test)]
@@ -169,6 +197,27 @@ mod tests {
             let url = Url::parse("https://example.org/").unwrap();
             let fault = refusal(StatusCode::SERVICE_UNAVAILABLE, &headers(&[("retry-after", text.as_bytes())]), &url, now);
             assert_eq!(fault.kind, FaultKind::Retryable { after_ms: expected }, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_server_says_for_how_long_looking_again_is_no_use() {
+        let now: Timestamp = "2025-12-20T04:00:00Z".parse().unwrap();
+        let expires = ("expires", &b"Sat, 20 Dec 2025 04:02:11 GMT"[..]);
+        type Said = [(&'static str, &'static [u8])];
+        let table: [(&Said, Option<u64>); 9] = [
+            (&[], None),
+            (&[("cache-control", b"public, Max-Age=300")], Some(300)),
+            (&[("cache-control", b"max-age=300"), ("age", b"100")], Some(200)),
+            (&[("cache-control", b"max-age=300"), ("age", b"301")], None),
+            (&[("cache-control", b"max-age=300, no-cache"), expires], None),
+            (&[("cache-control", b"max-age=0"), expires], None),
+            (&[("cache-control", b"s-maxage=9"), expires], Some(131)),
+            (&[("expires", b"0")], None),
+            (&[("expires", b"Fri, 19 Dec 2025 04:02:11 GMT")], None),
+        ];
+        for (said, expected) in table {
+            assert_eq!(fresh_s(&headers(said), now), expected, "{said:?}");
         }
     }
 

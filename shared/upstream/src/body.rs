@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use url::Url;
 
 use crate::answer::length;
+use crate::connections::InUse;
 use crate::fault::{shown, timeout};
 
 /// The limits of one body (I14).
@@ -27,6 +28,8 @@ pub(crate) struct BodyLimits {
 /// The body of one answer.
 pub struct HttpBody {
     frames: Incoming,
+    /// Kept for the next request, once this body has ended as it should.
+    connection: Option<InUse>,
     gunzip: Option<Gunzip>,
     url: Url,
     limits: BodyLimits,
@@ -37,7 +40,12 @@ pub struct HttpBody {
 
 impl HttpBody {
     /// The body behind these headers, or why it is not even begun.
-    pub(crate) fn open(headers: &HeaderMap, frames: Incoming, url: Url, limits: BodyLimits) -> Result<Self, Fault> {
+    pub(crate) fn open(
+        headers: &HeaderMap,
+        (frames, connection): (Incoming, Option<InUse>),
+        url: Url,
+        limits: BodyLimits,
+    ) -> Result<Self, Fault> {
         if length(headers).is_some_and(|announced| announced > limits.bytes_max) {
             return Err(too_large(&url, limits.bytes_max));
         }
@@ -54,7 +62,7 @@ impl HttpBody {
                 .remedy("ask the server's operator to honour `Accept-Encoding: identity`"));
             }
         };
-        Ok(Self { frames, gunzip, url, limits, passed_bytes: 0, end: None })
+        Ok(Self { frames, connection, gunzip, url, limits, passed_bytes: 0, end: None })
     }
 
     async fn next(&mut self) -> Result<Option<Bytes>, Fault> {
@@ -112,7 +120,12 @@ impl ByteStream for HttpBody {
         let next = self.next().await;
         match &next {
             Ok(Some(_)) => {}
-            Ok(None) => self.end = Some(Ok(())),
+            Ok(None) => {
+                if let Some(connection) = self.connection.take() {
+                    connection.keep();
+                }
+                self.end = Some(Ok(()));
+            }
             Err(fault) => self.end = Some(Err(fault.clone())),
         }
         next

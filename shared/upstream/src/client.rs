@@ -7,29 +7,19 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bytes::Bytes;
-use http_body_util::Empty;
 use hyper_rustls::HttpsConnector;
-use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tidemark_domain::{Fault, Source};
 
+use crate::connections::Pool;
 use crate::resolve::{GuardedResolver, Reach};
 use crate::settings::{HttpSettings, Lookup};
 use crate::tls::{Pin, Trust, pins};
 
 /// Most pools kept at once; the one that was not used for longest goes first.
 const POOLS_MAX: usize = 32;
-const IDLE_PER_HOST_MAX: usize = 4;
-const IDLE_CONNECTION: Duration = Duration::from_secs(60);
 /// Leaves time for the next address of a host before the wait for headers ends.
 const CONNECT: Duration = Duration::from_secs(4);
-/// A megabyte per read keeps large objects near the speed of memory; small answers never grow to it.
-const READ_BYTES_MAX: usize = 1024 * 1024;
-
-/// Makes requests.
-pub(crate) type Pool = Client<HttpsConnector<HttpConnector<GuardedResolver>>, Empty<Bytes>>;
 
 #[derive(Clone, PartialEq, Eq)]
 struct PoolKey {
@@ -44,7 +34,7 @@ pub(crate) struct Pools {
     lookup: Option<Lookup>,
     pub(crate) redirects_max: usize,
     /// Most recently used last.
-    pools: Mutex<Vec<(PoolKey, Pool)>>,
+    pools: Mutex<Vec<(PoolKey, Arc<Pool>)>>,
 }
 
 impl Pools {
@@ -64,13 +54,13 @@ impl Pools {
     }
 
     /// The pool for `source`.
-    pub(crate) fn pool(&self, source: &Source) -> Result<Pool, Fault> {
+    pub(crate) fn pool(&self, source: &Source) -> Result<Arc<Pool>, Fault> {
         let key = PoolKey { allow_private: source.allow_private, pins: pins(&source.pin_sha256)? };
         // A pool is whole or not there, whatever a panicking thread was doing.
         let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
         let found = match pools.iter().position(|(other, _)| *other == key) {
             Some(place) => pools.remove(place),
-            None => (key.clone(), self.build(&key, self.reach(source))?),
+            None => (key.clone(), Arc::new(self.build(&key, self.reach(source))?)),
         };
         let pool = found.1.clone();
         if pools.len() >= POOLS_MAX {
@@ -86,12 +76,7 @@ impl Pools {
         http.set_nodelay(true);
         http.set_connect_timeout(Some(CONNECT));
         let https = HttpsConnector::from((http, self.trust.config(&key.pins)?));
-        Ok(Client::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(IDLE_CONNECTION)
-            .pool_max_idle_per_host(IDLE_PER_HOST_MAX)
-            .http1_max_buf_size(READ_BYTES_MAX)
-            .build(https))
+        Ok(Pool::new(https))
     }
 }
 
@@ -118,6 +103,6 @@ mod tests {
         }
         assert_eq!(count(), POOLS_MAX);
         source.pin_sha256 = vec!["short".into()];
-        assert_eq!(pools.pool(&source).unwrap_err().code, "upstream.pin_invalid");
+        assert_eq!(pools.pool(&source).err().map(|fault| fault.code), Some("upstream.pin_invalid".into()));
     }
 }

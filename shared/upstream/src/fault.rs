@@ -18,13 +18,16 @@ pub(crate) fn shown(url: &Url) -> String {
 /// Why no answer came from `url`.
 pub(crate) fn no_answer(error: &(dyn Error + 'static), url: &Url) -> Fault {
     let mut innermost = error;
-    while let Some(cause) = cause_of(innermost) {
-        innermost = cause;
-        if let Some(fault) = cause.downcast_ref::<Fault>() {
+    loop {
+        if let Some(fault) = innermost.downcast_ref::<Fault>() {
             return fault.clone();
         }
-        if let Some(error) = cause.downcast_ref::<rustls::Error>() {
+        if let Some(error) = innermost.downcast_ref::<rustls::Error>() {
             return no_trust(error, url);
+        }
+        match cause_of(innermost) {
+            Some(cause) => innermost = cause,
+            None => break,
         }
     }
     Fault::retryable("upstream.connection", format!("no answer from {}: {innermost}", shown(url)))

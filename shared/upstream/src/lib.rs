@@ -6,6 +6,7 @@
 mod answer;
 mod body;
 mod client;
+mod connections;
 mod fault;
 mod guard;
 mod request;
@@ -20,12 +21,13 @@ use std::time::Duration;
 use http::{HeaderValue, Method, StatusCode};
 use tidemark_domain::poll::Probe;
 use tidemark_domain::s3_uri::is_s3;
-use tidemark_domain::{Fault, Source, Validators};
+use tidemark_domain::trust::Asked;
+use tidemark_domain::{Fault, Observed, Source, Validators};
 use tidemark_pipeline::ports::{Clock, Fetched, Upstream};
 use tokio::time::Instant;
 use url::Url;
 
-use crate::answer::{Standing, observed, refusal, standing};
+use crate::answer::{Standing, fresh_s, observed, refusal, standing};
 use crate::body::BodyLimits;
 use crate::client::Pools;
 use crate::fault::{SHOWN_CHARS_MAX, timeout};
@@ -65,19 +67,20 @@ impl<C: Clock> HttpUpstream<C> {
 impl<C: Clock> Upstream for HttpUpstream<C> {
     type Body = HttpBody;
 
-    async fn probe(&self, source: &Source, uri: &str, decided: &Validators) -> Result<Probe, Fault> {
+    async fn probe(&self, source: &Source, uri: &str, decided: &Validators, asked: Asked) -> Result<Probe, Fault> {
         let url = parsed(uri)?;
         let question = |method| Question::probing(method, decided, &self.user_agent, self.settings.probe_headers_ms);
-        let head = question(Method::HEAD);
-        let mut answer = ask(&self.pools, self.settings.retry, source, &url, &head).await?;
-        if HEAD_REFUSALS.contains(&answer.status) {
+        let first = question(if asked == Asked::Head { Method::HEAD } else { Method::GET });
+        let mut answer = ask(&self.pools, self.settings.retry, source, &url, &first).await?;
+        if asked == Asked::Head && HEAD_REFUSALS.contains(&answer.status) {
             answer = ask(&self.pools, self.settings.retry, source, &url, &question(Method::GET)).await?;
         }
-        let found = observed(answer.status, &answer.headers);
+        let fresh_s = fresh_s(&answer.headers, self.clock.now());
+        let found = Observed { fresh_s, ..observed(answer.status, &answer.headers) };
         match standing(answer.status) {
             Standing::Present => Ok(Probe::Present(found)),
             Standing::Missing => Ok(Probe::Missing(found)),
-            Standing::NotModified if head.is_conditional() => Ok(Probe::NotModified(found)),
+            Standing::NotModified if first.is_conditional() => Ok(Probe::NotModified(found)),
             Standing::NotModified | Standing::Refused => Err(self.refusal(&answer)),
         }
     }
@@ -93,7 +96,7 @@ impl<C: Clock> Upstream for HttpUpstream<C> {
             Standing::Present => {
                 let idle = Duration::from_millis(self.settings.idle_ms);
                 let limits = BodyLimits { bytes_max: source.limits.body_bytes_max, idle, deadline };
-                let body = HttpBody::open(&answer.headers, answer.body, answer.url, limits)?;
+                let body = HttpBody::open(&answer.headers, (answer.body, answer.in_use), answer.url, limits)?;
                 Ok(Fetched::Present { observed: found, body })
             }
             Standing::Missing => Ok(Fetched::Missing { observed: found }),

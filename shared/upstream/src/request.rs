@@ -4,17 +4,18 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, ACCEPT_ENCODING, CACHE_CONTROL, IF_MODIFIED_SINCE, IF_NONE_MATCH, LOCATION, USER_AGENT};
+use http::header::{ACCEPT, ACCEPT_ENCODING, CACHE_CONTROL, HOST, IF_MODIFIED_SINCE, IF_NONE_MATCH, LOCATION, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri};
 use http_body_util::Empty;
 use hyper::body::Incoming;
 use tidemark_domain::backoff::Backoff;
 use tidemark_domain::{Fault, Source, Validators};
-use url::{Host, Url};
+use url::{Host, Position, Url};
 
 use crate::answer::passes_soon;
-use crate::client::{Pool, Pools};
-use crate::fault::{no_answer, shown, timeout};
+use crate::client::Pools;
+use crate::connections::{InUse, Pool};
+use crate::fault::{shown, timeout};
 use crate::resolve::Reach;
 
 /// After which event a stream goes on.
@@ -79,6 +80,8 @@ pub(crate) struct Answer {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Incoming,
+    /// What the rest of the body comes over.
+    pub(crate) in_use: Option<InUse>,
 }
 
 /// Asks until there is an answer, or until trying again is up to somebody with more time.
@@ -130,23 +133,28 @@ async fn follow(
 }
 
 async fn hop(pool: &Pool, reach: &Reach, source: &Source, url: &Url, question: &Question) -> Result<Answer, Fault> {
-    let mut request = Request::new(Empty::<Bytes>::new());
-    *request.uri_mut() = permitted(url, reach, source)?;
-    *request.method_mut() = question.method.clone();
-    *request.headers_mut() = question.headers.clone();
-    match tokio::time::timeout(Duration::from_millis(question.headers_ms), pool.request(request)).await {
+    let (target, host) = permitted(url, reach, source)?;
+    let make = || {
+        let mut request = Request::new(Empty::<Bytes>::new());
+        *request.uri_mut() = target.clone();
+        *request.method_mut() = question.method.clone();
+        *request.headers_mut() = question.headers.clone();
+        request.headers_mut().insert(HOST, host.clone());
+        request
+    };
+    match tokio::time::timeout(Duration::from_millis(question.headers_ms), pool.request(url, make)).await {
         Err(_) => Err(timeout(url, "an answer")),
-        Ok(Err(error)) => Err(no_answer(&error, url)),
-        Ok(Ok(response)) => {
+        Ok(Err(fault)) => Err(fault),
+        Ok(Ok((response, in_use))) => {
             let (head, body) = response.into_parts();
-            Ok(Answer { url: url.clone(), status: head.status, headers: head.headers, body })
+            Ok(Answer { url: url.clone(), status: head.status, headers: head.headers, body, in_use })
         }
     }
 }
 
-/// `url`, if this source may look there. Names are checked when they are resolved; an address in the
+/// What is asked for of which host, if this source may look there. Names are checked when they are resolved; an address in the
 /// URL itself is never resolved, so it is checked here.
-fn permitted(url: &Url, reach: &Reach, source: &Source) -> Result<Uri, Fault> {
+fn permitted(url: &Url, reach: &Reach, source: &Source) -> Result<(Uri, HeaderValue), Fault> {
     let refused = |reason: &str, remedy: &str| Err(Fault::rejected("upstream.scheme", format!("{} {reason}", shown(url))).remedy(remedy));
     match url.scheme() {
         "https" => {}
@@ -166,7 +174,9 @@ fn permitted(url: &Url, reach: &Reach, source: &Source) -> Result<Uri, Fault> {
         Some(Host::Ipv6(address)) => reach.check(&address.to_string(), &[address.into()])?,
         Some(Host::Domain(_)) | None => {}
     }
-    url.as_str().parse().map_err(|_| Fault::rejected("upstream.uri", format!("{} cannot be asked for", shown(url))))
+    let target = url[Position::BeforePath..Position::AfterQuery].parse().ok();
+    let host = HeaderValue::from_str(&url[Position::BeforeHost..Position::BeforePath]).ok();
+    target.zip(host).ok_or_else(|| Fault::rejected("upstream.uri", format!("{} cannot be asked for", shown(url))))
 }
 
 fn is_redirect(status: StatusCode) -> bool {

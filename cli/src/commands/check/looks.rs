@@ -124,7 +124,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 fn checked(look: Look, now: Timestamp) -> Checked {
-    let Look { source, view, looked, state } = look;
+    let Look { source, view, looked, state, alarm: _ } = look;
     let timing = source.calendar.as_ref().map(|calendar| {
         let watched_since = state.as_ref().and_then(|state| state.watched_since);
         calendar.timing(Seen::of(view.head.as_ref(), watched_since), now)

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use tidemark_domain::poll::PollState;
+use tidemark_domain::trust::{Asked, Trust};
 use tidemark_domain::{Fault, Source, SourceId, Timestamp};
 use tidemark_pipeline::ports::{Polled, Sources};
 
@@ -132,6 +133,9 @@ pub async fn what_the_poller_remembers_is_kept(sources: &Arc<impl Sources + 'sta
         bytes_saved: 1 << 40,
         postponed_until: Some(at(8)),
         listing: None,
+        trust: Trust { asked: Asked::Get, noise: 2, quiet: 1, offered: Some((3, 4)) },
+        failing_since: Some(at(2)),
+        alarmed_at: Some(at(3)),
     };
     sources.save_poll(&source_id("a"), &state).await.unwrap();
     assert_eq!(sources.poll_state(&source_id("a")).await.unwrap(), Some(state.clone()));

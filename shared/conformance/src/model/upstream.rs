@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use tidemark_domain::poll::Probe;
+use tidemark_domain::trust::Asked;
 use tidemark_domain::{Fault, Observed, Sha256Digest, Source, Validators};
 use tidemark_pipeline::ports::{ByteStream, Fetched, Upstream};
 
@@ -108,7 +109,7 @@ impl ByteStream for ModelBody {
 impl Upstream for ModelUpstream {
     type Body = ModelBody;
 
-    async fn probe(&self, _source: &Source, uri: &str, decided: &Validators) -> Result<Probe, Fault> {
+    async fn probe(&self, _source: &Source, uri: &str, decided: &Validators, _asked: Asked) -> Result<Probe, Fault> {
         match self.request(uri) {
             Held::Bytes(_, validators) if !decided.is_empty() && validators == *decided => {
                 Ok(Probe::NotModified(observed(304, validators)))
@@ -134,5 +135,5 @@ impl Upstream for ModelUpstream {
 }
 
 fn observed(status: u16, validators: Validators) -> Observed {
-    Observed { status, validators, media_type: Some("text/plain".into()), content_length_bytes: None }
+    Observed { status, validators, media_type: Some("text/plain".into()), ..Observed::default() }
 }

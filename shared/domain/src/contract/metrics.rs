@@ -66,6 +66,12 @@ pub struct Metrics {
     /// Streams on which nothing came for longer than their source bears.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub silent: Option<u64>,
+    /// Sources of which somebody was told that they fail again and again: once, and daily while it lasts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sources_failing: Option<u64>,
+    /// Looks that were put off, since their host is unwell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub postponed: Option<u64>,
     /// Changes that got their place in the feed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub published: Option<u64>,

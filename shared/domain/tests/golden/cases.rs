@@ -97,6 +97,7 @@ fn case(
             validators,
             media_type: after.and_then(|artifact| artifact.media_type.clone()),
             content_length_bytes: after.map(|artifact| artifact.size_bytes),
+            fresh_s: None,
         },
         software_version: "0.1.0".into(),
         policy_set: "none".into(),

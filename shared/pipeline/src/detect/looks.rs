@@ -53,6 +53,8 @@ pub struct Looks {
     pub failed: u64,
     /// Not asked, since their host is unwell.
     pub postponed: u64,
+    /// Sources of which somebody was told that they fail again and again.
+    pub alarms: u64,
     /// Bytes that did not have to be downloaded again.
     pub bytes_saved: u64,
 }
@@ -60,6 +62,7 @@ pub struct Looks {
 impl Looks {
     /// Counts one more.
     pub fn count(&mut self, look: &Look) {
+        self.alarms += u64::from(look.alarm.is_some());
         match &look.looked {
             Ok(Looked::Unchanged { saved_bytes }) => {
                 self.unchanged += 1;
@@ -218,8 +221,8 @@ async fn save(sources: &impl Sources, looks: Vec<Look>) -> Event {
 fn postponed(prepared: Prepared, until: Timestamp, now: Timestamp) -> Look {
     let Prepared { polled: Polled { source, state }, view, .. } = prepared;
     let looked = Looked::Postponed { until };
-    let state = next_state(&source, state, &looked, now);
-    Look { source, view, looked: Ok(looked), state }
+    let state = next_state(&source, state, &looked, &view, now);
+    Look { source, view, looked: Ok(looked), state, alarm: None }
 }
 
 /// What a look says of the host.

@@ -2,7 +2,8 @@
 //! was last decided (I11). A look that fails is a state of the source, never "no change".
 
 use tidemark_domain::contract::Detector;
-use tidemark_domain::poll::{PollState, Sighting, sight};
+use tidemark_domain::poll::{Alarm, PollState, Probe, Sighting, sight};
+use tidemark_domain::trust::Asked;
 use tidemark_domain::{Candidate, EntityKey, Fault, HeadView, HintKey, Observed, Source, Timestamp};
 
 use super::listing::{LookAtListings, Tally};
@@ -57,6 +58,8 @@ pub struct Look {
     pub looked: Result<Looked, Fault>,
     /// What the poller remembers from now on; `None` for a source that it does not poll.
     pub state: Option<PollState>,
+    /// What somebody was told about it.
+    pub alarm: Option<Alarm>,
 }
 
 /// Looks at one source and remembers what came of it. Who insists gets what was found handled even if the
@@ -89,23 +92,53 @@ where
     S: Sources,
     C: Clock,
 {
-    let Polled { source, state } = polled;
-    let (looked, state) = match &source.listing {
-        None => (found(ports, &source, &view, insist).await, state),
+    let Polled { source, mut state } = polled;
+    let asked = state.as_mut().map_or_else(Asked::default, |state| {
+        state.trust = std::mem::take(&mut state.trust).judged(&view);
+        state.trust.asked
+    });
+    let (looked, fresh_s) = match &source.listing {
+        None => match found(ports, &source, &view, asked, insist).await {
+            Ok((looked, fresh_s)) => (Ok(looked), fresh_s),
+            Err(fault) => (Err(fault), None),
+        },
         Some(plan) => {
-            let looked = ports.listings.look(&source, plan, insist).await;
+            let mut looked = ports.listings.look(&source, plan, insist).await;
             // The look wrote down what it takes up: that is kept.
             match ports.sources.poll_state(&source.id).await {
-                Ok(state) => (looked, state),
-                Err(fault) => (Err(fault), None),
+                Ok(written) => state = written,
+                Err(fault) => looked = Err(fault),
             }
+            (looked, None)
         }
     };
-    let state = looked.as_ref().ok().and_then(|looked| next_state(&source, state, looked, ports.clock.now()));
-    Look { source, view, looked, state }
+    let now = ports.clock.now();
+    let mut state = looked.as_ref().ok().and_then(|looked| next_state(&source, state, looked, &view, now));
+    if let (Some(state), Some(fresh_s), Some(pace)) = (&mut state, fresh_s, source.pace()) {
+        *state = std::mem::take(state).not_before(&pace, now, fresh_s);
+    }
+    let alarm = state.as_mut().and_then(|state| alarmed(&source, state, now));
+    Look { source, view, looked, state, alarm }
 }
 
-async fn found<L, U, I, S, C>(ports: &PollPorts<'_, L, U, I, S, C>, source: &Source, view: &HeadView, insist: bool) -> Result<Looked, Fault>
+/// Tells whoever reads the log of a source that fails again and again, and remembers it.
+fn alarmed(source: &Source, state: &mut PollState, now: Timestamp) -> Option<Alarm> {
+    let alarm = state.alarm(now)?;
+    state.alarmed_at = Some(now);
+    let (failures, since) = (state.failures_in_a_row, state.failing_since.map(|since| since.to_string()));
+    let code = state.failing.as_ref().map(|fault| fault.code.as_ref());
+    tracing::warn!(source = %source.id, ?alarm, failures_in_a_row = failures, since, code, "a source fails again and again");
+    Some(alarm)
+}
+
+/// What is there, and for how many seconds upstream says that looking again is no use.
+async fn found<L, U, I, S, C>(
+    ports: &PollPorts<'_, L, U, I, S, C>,
+    source: &Source,
+    view: &HeadView,
+    asked: Asked,
+    insist: bool,
+) -> Result<(Looked, Option<u64>), Fault>
 where
     U: Upstream,
     I: Intake,
@@ -113,19 +146,23 @@ where
 {
     let (Some(url), Some(key)) = (&source.url, source.url_entity()) else { return Err(no_url(source)) };
     let present = view.head.as_ref().is_some_and(|head| head.artifact.is_some());
-    let probe = match ports.upstream.probe(source, url, &view.decided).await {
-        Err(fault) => return Ok(Looked::Failed(fault)),
+    let probe = match ports.upstream.probe(source, url, &view.decided, asked).await {
+        Err(fault) => return Ok((Looked::Failed(fault), None)),
         Ok(probe) => probe,
     };
-    match sight(probe, &view.decided, present, view.head.is_some()) {
+    let fresh_s = match &probe {
+        Probe::NotModified(observed) | Probe::Present(observed) | Probe::Missing(observed) => observed.fresh_s,
+    };
+    let looked = match sight(probe, &view.decided, present, view.head.is_some()) {
         Sighting::Unchanged => {
             let artifact = view.head.as_ref().and_then(|head| head.artifact.as_ref());
-            Ok(Looked::Unchanged { saved_bytes: artifact.map_or(0, |artifact| artifact.size_bytes) })
+            Looked::Unchanged { saved_bytes: artifact.map_or(0, |artifact| artifact.size_bytes) }
         }
-        Sighting::MaybeChanged(observed) => offer(ports, &Seen { key: &key, url, view, observed: &observed }, false, insist).await,
-        Sighting::MaybeGone(observed) => offer(ports, &Seen { key: &key, url, view, observed: &observed }, true, insist).await,
-        Sighting::NeverThere(observed) => Ok(Looked::Failed(never_there(source, &observed))),
-    }
+        Sighting::MaybeChanged(observed) => offer(ports, &Seen { key: &key, url, view, observed: &observed }, false, insist).await?,
+        Sighting::MaybeGone(observed) => offer(ports, &Seen { key: &key, url, view, observed: &observed }, true, insist).await?,
+        Sighting::NeverThere(observed) => Looked::Failed(never_there(source, &observed)),
+    };
+    Ok((looked, fresh_s))
 }
 
 /// What a look found, beside what was decided.
@@ -162,14 +199,14 @@ where
 }
 
 /// What the poller remembers after this.
-pub(super) fn next_state(source: &Source, state: Option<PollState>, looked: &Looked, now: Timestamp) -> Option<PollState> {
+pub(super) fn next_state(source: &Source, state: Option<PollState>, looked: &Looked, view: &HeadView, now: Timestamp) -> Option<PollState> {
     let pace = source.pace()?;
     let state = state.unwrap_or_else(|| PollState::starting(pace.plan, now));
     let state = match looked {
         Looked::Unchanged { saved_bytes } => state.after_unchanged(&pace, now, *saved_bytes),
-        Looked::Candidate(Accepted::New(_)) => state.after_candidate(&pace, now),
+        Looked::Candidate(Accepted::New(_)) => state.after_candidate(&pace, now, view),
         Looked::Candidate(Accepted::Copy { .. }) => state.after_copy(&pace, now),
-        Looked::Listed(tally) if tally.news() > 0 => state.after_candidate(&pace, now),
+        Looked::Listed(tally) if tally.news() > 0 => state.after_candidate(&pace, now, view),
         Looked::Listed(_) => state.after_unchanged(&pace, now, 0),
         Looked::Failed(fault) => state.after_failure(&pace, now, fault.clone()),
         Looked::Postponed { until } => state.after_postponement(&source.id, *until),

@@ -1,6 +1,7 @@
 //! Conditional requests: what is sent, and what the answers mean.
 
 use tidemark_domain::poll::Probe;
+use tidemark_domain::trust::Asked;
 use tidemark_domain::{Observed, Validators};
 use tidemark_pipeline::ports::Upstream as _;
 
@@ -20,7 +21,7 @@ async fn a_tag_is_sent_alone_and_a_time_only_without_one() {
     for (decided, tag, time) in
         [(validators(Some("W/\"a\""), Some(MODIFIED)), Some("W/\"a\""), None), (validators(None, Some(MODIFIED)), None, Some(MODIFIED))]
     {
-        let probe = client.probe(&source(&url), &url, &decided).await.unwrap();
+        let probe = client.probe(&source(&url), &url, &decided, Asked::Head).await.unwrap();
         let observed = Observed { status: 304, validators: validators(Some("\"a\""), None), ..Observed::default() };
         assert_eq!(probe, Probe::NotModified(observed));
         let asked = server.asked().pop().unwrap();
@@ -44,12 +45,14 @@ async fn present_and_missing_are_answers() {
     })
     .await;
     let client = client(settings());
-    let probe = async |path: &str| client.probe(&source(&server.url(path)), &server.url(path), &Validators::default()).await.unwrap();
+    let probe =
+        async |path: &str| client.probe(&source(&server.url(path)), &server.url(path), &Validators::default(), Asked::Head).await.unwrap();
     let there = Observed {
         status: 200,
         validators: validators(Some("\"b\""), Some(MODIFIED)),
         media_type: Some("text/csv".into()),
         content_length_bytes: Some(9),
+        fresh_s: None,
     };
     assert_eq!(probe("/there").await, Probe::Present(there));
     for (path, status) in [("/gone", 410), ("/nowhere", 404)] {
@@ -66,7 +69,7 @@ async fn a_refused_head_becomes_a_conditional_get_whose_body_is_dropped() {
         })
         .await;
         let url = server.url("/a");
-        let probe = client(settings()).probe(&source(&url), &url, &validators(Some("\"a\""), None)).await.unwrap();
+        let probe = client(settings()).probe(&source(&url), &url, &validators(Some("\"a\""), None), Asked::Head).await.unwrap();
         assert!(matches!(probe, Probe::Present(observed) if observed.validators.etag.as_deref() == Some("\"c\"")), "{refusal}");
         let methods: Vec<_> = server.asked().into_iter().map(|asked| (asked.method, asked.headers["if-none-match"].clone())).collect();
         assert_eq!(methods, [("HEAD".to_owned(), "\"a\"".to_owned()), ("GET".to_owned(), "\"a\"".to_owned())], "{refusal}");
@@ -79,7 +82,7 @@ async fn all_other_answers_are_faults_and_not_modified_needs_a_condition() {
     {
         let server = Server::start(move |_, _| Reply::raw(format!("HTTP/1.1 {status} X\r\nconnection: close\r\n\r\n"))).await;
         let url = server.url("/a?key=s3cret");
-        let fault = client(settings()).probe(&source(&url), &url, &Validators::default()).await.unwrap_err();
+        let fault = client(settings()).probe(&source(&url), &url, &Validators::default(), Asked::Head).await.unwrap_err();
         assert_eq!((fault.code.as_ref(), fault.is_retryable()), ("upstream.status", retryable), "{status}");
         assert!(fault.message.contains(&status.to_string()) && fault.message.contains("/a"), "{fault}");
         assert!(!fault.to_string().contains("s3cret"), "{fault}");

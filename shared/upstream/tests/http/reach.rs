@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use tidemark_domain::trust::Asked;
 use tidemark_domain::{FaultKind, Validators};
 use tidemark_pipeline::ports::Upstream as _;
 
@@ -31,7 +32,7 @@ async fn private_addresses_are_refused_unless_the_source_allows_them() {
         let mut source = source(&url);
         source.allow_private = false;
         let client = client(settings());
-        let probe = client.probe(&source, &url, &Validators::default()).await.unwrap_err();
+        let probe = client.probe(&source, &url, &Validators::default(), Asked::Head).await.unwrap_err();
         let fetch = fetched(&client, &source, &url).await.unwrap_err();
         for fault in [probe, fetch] {
             assert_eq!((fault.code.as_ref(), fault.kind), ("upstream.address", FaultKind::Rejected), "{url}");
@@ -107,7 +108,7 @@ async fn plain_http_and_other_schemes_are_refused_unless_allowed() {
         assert_eq!(fetched(&client, &source(&url), &url).await.unwrap_err().code, "upstream.uri", "{url}");
     }
     for url in ["s3://abc/a%20b", "s3://abc/", "s3://", "S3://[::1", "s3://user:pass@abc/../\u{1}"] {
-        let fault = client.probe(&source(url), url, &Validators::default()).await.unwrap_err();
+        let fault = client.probe(&source(url), url, &Validators::default(), Asked::Head).await.unwrap_err();
         assert_eq!((fault.code.as_ref(), fault.kind), ("upstream.scheme", FaultKind::Rejected), "{url}");
         assert!(fault.remedy.unwrap().contains("--stack"), "{url}");
     }
@@ -129,7 +130,7 @@ async fn five_redirects_are_followed_and_the_sixth_is_not() {
     assert_eq!(server.asked().len(), 6);
     let fault = fetched(&client, &source(&server.url("/6")), &server.url("/6")).await.unwrap_err();
     assert_eq!((fault.code.as_ref(), fault.kind), ("upstream.redirect", FaultKind::Permanent));
-    let probe = client.probe(&source(&server.url("/2")), &server.url("/2"), &Validators::default()).await;
+    let probe = client.probe(&source(&server.url("/2")), &server.url("/2"), &Validators::default(), Asked::Head).await;
     assert!(probe.is_ok());
     assert!(server.asked().iter().skip(12).all(|asked| asked.method == "HEAD"));
 }

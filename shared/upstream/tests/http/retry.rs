@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidemark_domain::backoff::REQUEST;
+use tidemark_domain::trust::Asked;
 use tidemark_domain::{FaultKind, Validators};
 use tidemark_pipeline::ports::Upstream as _;
 
@@ -18,7 +19,7 @@ async fn passing_errors_are_tried_three_times() {
         assert_eq!(fetched(&client(settings()), &source(&url), &url).await.unwrap(), b"ok", "{status}");
         let stubborn = Server::start(move |_, _| Reply::new(status, &[], b"")).await;
         let url = stubborn.url("/a");
-        let fault = client(settings()).probe(&source(&url), &url, &Validators::default()).await.unwrap_err();
+        let fault = client(settings()).probe(&source(&url), &url, &Validators::default(), Asked::Head).await.unwrap_err();
         assert_eq!((fault.code.as_ref(), fault.is_retryable(), stubborn.asked().len()), ("upstream.status", true, 3), "{status}");
     }
 }
@@ -70,7 +71,7 @@ async fn headers_that_do_not_come_are_a_timeout() {
     settings.probe_headers_ms = 30;
     settings.fetch_headers_ms = 30;
     let client = client(settings);
-    let probe = client.probe(&source(&url), &url, &Validators::default()).await.unwrap_err();
+    let probe = client.probe(&source(&url), &url, &Validators::default(), Asked::Head).await.unwrap_err();
     let fetch = fetched(&client, &source(&url), &url).await.unwrap_err();
     for fault in [probe, fetch] {
         assert_eq!((fault.code.as_ref(), fault.is_retryable()), ("upstream.timeout", true));

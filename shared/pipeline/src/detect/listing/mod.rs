@@ -15,6 +15,7 @@ use futures_util::future::BoxFuture;
 use serde::Serialize;
 use tidemark_domain::listing::{Initial, ListingPlan, ListingState};
 use tidemark_domain::poll::{PollState, Probe};
+use tidemark_domain::trust::Asked;
 use tidemark_domain::{Fault, Source};
 
 use self::take_up::{TakenUp, take_up};
@@ -129,7 +130,7 @@ impl<L: Ledger, A: ArtifactStore, U: Upstream, I: Intake, S: Sources, C: Clock> 
     /// Does upstream say that a listing of one page is as it was? With entries that were missing once, it is read again.
     async fn unchanged(&self, source: &Source, state: &ListingState) -> Result<bool, Fault> {
         let (Some(url), false, None) = (&source.url, state.validators.is_empty(), &state.missing) else { return Ok(false) };
-        Ok(matches!(self.upstream.probe(source, url, &state.validators).await?, Probe::NotModified(_)))
+        Ok(matches!(self.upstream.probe(source, url, &state.validators, Asked::Get).await?, Probe::NotModified(_)))
     }
 
     async fn read_and_store(&self, source: &Source, plan: &ListingPlan, state: &ListingState) -> Result<TakenUp, Fault> {
