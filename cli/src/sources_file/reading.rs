@@ -39,7 +39,8 @@ pub(super) fn read<T: DeserializeOwned>(mut node: Node) -> Result<T, Vec<(Place,
         let place = mistake.place.unwrap_or(node.place);
         let Some(wrong) = node.at(&path) else { return Err(told) };
         // What was left out because it is wrong is not missing.
-        let is_consequence = mistake.missing.is_some_and(|name| wrong.member(name).is_some_and(|member| member.node.is_told));
+        let mut named = mistake.message.split('`').skip(1).step_by(2);
+        let is_consequence = named.any(|name| wrong.member(name).is_some_and(|member| member.node.is_told));
         if !is_consequence {
             told.push((place, mistake.message));
         }
