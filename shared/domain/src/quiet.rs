@@ -33,7 +33,7 @@ impl Expected<'_> {
         let is_known = state.heard_at.is_some_and(|at| now < at.plus_ms(self.every_ms / REMEMBERED_PARTS));
         // What was never looked at is looked at, whoever calls.
         let next_due = if state.checks == 0 { state.next_due } else { now.plus_ms(self.every_ms) };
-        (!is_known).then(|| PollState { heard_at: Some(now), interval_s: self.plan.every_s, next_due, ..state })
+        (!is_known).then_some(PollState { heard_at: Some(now), interval_s: self.plan.every_s, next_due, ..state })
     }
 
     /// After the provider has said that it will call no more: as if it had been quiet for long enough.
