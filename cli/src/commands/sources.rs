@@ -11,6 +11,7 @@ use tidemark_pipeline::status::status;
 use crate::args::{AddArgs, ApplyArgs};
 use crate::node::Node;
 use crate::output;
+use crate::store::only_here;
 
 /// Largest sources file.
 const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
@@ -49,6 +50,10 @@ pub(crate) async fn add(node: &Node, args: &AddArgs, json: bool) -> Result<ExitC
 
 pub(crate) async fn apply(node: &Node, args: &ApplyArgs, json: bool) -> Result<ExitCode, Fault> {
     let sources = read_file(args)?;
+    if let Some(source) = sources.iter().find(|source| source.directory.is_some()) {
+        // A stack has no folder of this machine.
+        node.store.local().map_err(|_| only_here(&format!("source `{}` watches a folder of this machine", source.id)))?;
+    }
     let applied = node.store.apply(&sources, args.prune, node.clock.now()).await?;
     if json {
         output::json(&applied)?;
@@ -68,11 +73,12 @@ pub(crate) async fn list(node: &Node, json: bool) -> Result<ExitCode, Fault> {
         .into_iter()
         .map(|source| {
             let next = match (&source.interval_s, &source.poll) {
+                (None, _) if source.directory.is_some() => "watched".into(),
                 (None, _) => "by webhook".into(),
                 (Some(_), None) => "now".into(),
                 (Some(_), Some(poll)) => output::due(poll.next_due, now),
             };
-            vec![source.id.to_string(), next, source.url.unwrap_or_else(|| "(named by webhooks)".into())]
+            vec![source.id.to_string(), next, source.url.or(source.directory).unwrap_or_else(|| "(named by webhooks)".into())]
         })
         .collect();
     if rows.is_empty() {

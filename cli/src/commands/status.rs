@@ -78,6 +78,7 @@ fn print_quiet(sources: &[SourceStatus], now: Timestamp) {
 /// How often it is looked at, while it is.
 fn every(source: &SourceStatus) -> String {
     match (source.interval_s, &source.timing) {
+        (None, _) if source.directory.is_some() => "watched".into(),
         (None, _) => "by webhook".into(),
         (Some(_), Some(Timing { open: None, outside: Outside::Never, .. })) => "in windows".into(),
         (Some(_), Some(Timing { open: None, outside: Outside::EveryS(every_s), .. })) => output::span_s(*every_s),

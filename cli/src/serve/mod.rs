@@ -4,6 +4,7 @@
 mod api;
 mod connections;
 mod example;
+mod folders;
 mod page;
 pub(crate) mod standings;
 pub(crate) mod work;
@@ -37,6 +38,7 @@ pub(crate) async fn run(node: Node, args: &ServeArgs) -> Result<(), Fault> {
     if args.pollers > 0 {
         tasks.spawn(work::polling(node.clone(), usize::from(args.pollers), stopping.clone()));
     }
+    tasks.spawn(folders::watching(node.clone(), stopping.clone()));
     tasks.spawn(work::publishing(node.clone(), stopping.clone()));
     tasks.spawn(api::serve(node.clone(), listener, stopping));
     greet(address, node.store.local()?.dir(), args.example);
