@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidemark_aws::{AwsSecrets, AwsStore};
 use tidemark_domain::{Fault, Timestamp};
-use tidemark_local::{LocalSecrets, LocalStore, StoreSettings};
+use tidemark_local::{LocalSecrets, LocalStore, LocalUpstream, StoreSettings};
 use tidemark_pipeline::detect::listing::ListingDetector;
 use tidemark_pipeline::detect::poll::PollPorts;
 use tidemark_pipeline::detect::stream::StreamPorts;
@@ -38,9 +38,9 @@ impl Clock for SystemClock {
     }
 }
 
-type Upstream = HttpUpstream<SystemClock>;
+type Upstream = LocalUpstream<HttpUpstream<SystemClock>>;
 /// What providers publish to check their signatures with.
-pub(crate) type Publishers = CachedPublished<Upstream, SystemClock>;
+pub(crate) type Publishers = CachedPublished<HttpUpstream<SystemClock>, SystemClock>;
 
 /// Everything that commands use.
 #[derive(Clone)]
@@ -68,7 +68,7 @@ impl Node {
         let settings = HttpSettings { contact: global.contact.clone(), ..HttpSettings::default() };
         let strict = HttpSettings { redirects_max: 0, ..settings.clone() };
         let published = CachedPublished::new(HttpUpstream::new(strict, clock)?, clock);
-        let upstream = HttpUpstream::new(settings, clock)?;
+        let upstream = LocalUpstream::new(HttpUpstream::new(settings, clock)?);
         let (store, secrets, api_url) = match &global.stack {
             None => {
                 let store = LocalStore::open(&global.data, &owner, StoreSettings::default())?;

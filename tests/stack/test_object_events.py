@@ -18,9 +18,12 @@ class Wired(World):
         sqs = self.client("sqs")
         self.dead = sqs.create_queue(QueueName="objects-dead")["QueueUrl"]
         redrive = {"deadLetterTargetArn": f"arn:aws:sqs:{REGION}:{ACCOUNT}:objects-dead", "maxReceiveCount": 2}
-        attributes = {"VisibilityTimeout": "3", "RedrivePolicy": json.dumps(redrive)}
-        self.queue = sqs.create_queue(QueueName="objects", Attributes=attributes)["QueueUrl"]
         self.queue_arn = f"arn:aws:sqs:{REGION}:{ACCOUNT}:objects"
+        senders = {"Service": ["s3.amazonaws.com", "sns.amazonaws.com"]}
+        statement = {"Effect": "Allow", "Principal": senders, "Action": "sqs:SendMessage", "Resource": self.queue_arn}
+        policy = {"Version": "2012-10-17", "Statement": [statement]}
+        attributes = {"VisibilityTimeout": "3", "RedrivePolicy": json.dumps(redrive), "Policy": json.dumps(policy)}
+        self.queue = sqs.create_queue(QueueName="objects", Attributes=attributes)["QueueUrl"]
         self.inbox = f"{self.name}-inbox-{ACCOUNT}"
         super().deploy(EventBridgeBuckets=self.inbox, ObjectQueueArn=self.queue_arn, **parameters)
 

@@ -14,6 +14,7 @@ use crate::args::{AddArgs, ApplyArgs};
 use crate::node::Node;
 use crate::output::{self, Colour};
 use crate::sources_file;
+use crate::store::only_here;
 
 /// Most sources of one kind that are listed by name.
 const LISTED_MAX: usize = 20;
@@ -48,6 +49,10 @@ pub(crate) async fn add(node: &Node, args: &AddArgs, json: bool) -> Result<ExitC
 
 pub(crate) async fn apply(node: &Node, args: &ApplyArgs, json: bool) -> Result<ExitCode, Fault> {
     let sources = sources_file::read(&args.file)?;
+    if let Some(source) = sources.iter().find(|source| source.directory.is_some()) {
+        // A stack has no folder of this machine.
+        node.store.local().map_err(|_| only_here(&format!("source `{}` watches a folder of this machine", source.id)))?;
+    }
     let plan = SourcePlan::of(&node.store.list().await?, &sources, args.prune);
     if json && args.dry_run {
         output::json(&plan)?;
@@ -129,11 +134,12 @@ pub(crate) async fn list(node: &Node, json: bool) -> Result<ExitCode, Fault> {
         .map(|source| {
             let next = match (&source.interval_s, &source.poll) {
                 (None, _) if source.stream.is_some() => "by stream".into(),
+                (None, _) if source.directory.is_some() => "watched".into(),
                 (None, _) => "by webhook".into(),
                 (Some(_), None) => "now".into(),
                 (Some(_), Some(poll)) => output::due(poll.next_due, now),
             };
-            vec![source.id.to_string(), next, source.url.unwrap_or_else(|| "(named by webhooks)".into())]
+            vec![source.id.to_string(), next, source.url.or(source.directory).unwrap_or_else(|| "(named by webhooks)".into())]
         })
         .collect();
     if rows.is_empty() {

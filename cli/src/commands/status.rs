@@ -106,6 +106,7 @@ fn last_seen(source: &SourceStatus) -> Option<Timestamp> {
 fn every(source: &SourceStatus) -> String {
     match (source.interval_s, &source.timing) {
         (None, _) if source.stream.is_some() => "by stream".into(),
+        (None, _) if source.directory.is_some() => "watched".into(),
         (None, _) => "by webhook".into(),
         (Some(_), Some(Timing { open: None, outside: Outside::Never, .. })) => "in windows".into(),
         (Some(_), Some(Timing { open: None, outside: Outside::EveryS(every_s), .. })) => output::span_s(*every_s),

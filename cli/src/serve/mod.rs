@@ -4,6 +4,7 @@
 mod api;
 mod connections;
 mod example;
+mod folders;
 mod page;
 pub(crate) mod standings;
 pub(crate) mod streams;
@@ -41,6 +42,7 @@ pub(crate) async fn run(node: Node, args: &ServeArgs) -> Result<(), Fault> {
     if args.streams > 0 {
         tasks.spawn(streams::following(node.clone(), usize::from(args.streams), stopping.clone()));
     }
+    tasks.spawn(folders::watching(node.clone(), stopping.clone()));
     tasks.spawn(work::publishing(node.clone(), stopping.clone()));
     tasks.spawn(api::serve(node.clone(), listener, stopping));
     greet(address, node.store.local()?.dir(), args.example);

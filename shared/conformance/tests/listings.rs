@@ -218,7 +218,7 @@ fn shifting(seed: u64, honest: bool) -> Result<(), String> {
             let broken = Shelf::page(chance.below(2));
             let held = match world.shelf.upstream.held(&broken) {
                 Held::Bytes(bytes, validators) if chance.once_in(2) => Held::Bytes(bytes.slice(..bytes.len() / 2), validators),
-                _ => Held::Failing(Fault::retryable("upstream.status", "503")),
+                Held::Bytes(..) | Held::Missing | Held::Failing(_) => Held::Failing(Fault::retryable("upstream.status", "503")),
             };
             world.shelf.upstream.put(&broken, held);
         }

@@ -9,6 +9,7 @@ pub mod candidate;
 pub mod canon;
 pub mod contract;
 pub mod digest;
+pub mod directory;
 pub mod documents;
 pub mod fault;
 pub mod head;

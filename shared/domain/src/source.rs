@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use url::Url;
 
 use crate::calendar::Calendar;
+use crate::directory::{directory_wrong, file_uri, path_below};
 use crate::fault::Fault;
 use crate::ids::{EntityId, EntityKey, SourceId};
 use crate::listing::ListingPlan;
@@ -43,6 +44,9 @@ pub struct Source {
     /// always among them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allow: Vec<String>,
+    /// A folder of this machine, watched with everything below it. Not on a stack.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub directory: Option<String>,
     /// How often to look. Left out: only webhooks and `tidemark check` look.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub poll: Option<PollPlan>,
@@ -122,6 +126,7 @@ impl Source {
             url: Some(url.to_owned()),
             entity: None,
             allow: Vec::new(),
+            directory: None,
             poll: Some(PollPlan { every_s, min_s: None, max_s: None }),
             calendar: None,
             listing: None,
@@ -161,8 +166,14 @@ impl Source {
         if !self.pin_sha256.is_empty() && self.url.iter().chain(&self.allow).any(|url| is_s3(url)) {
             wrong.push("`pin_sha256` cannot be checked on s3://, which is reached by its name alone".into());
         }
-        if self.url.is_none() && self.allow.is_empty() {
-            wrong.push("it has neither `url` nor `allow`, so there is nothing to look at".into());
+        if let Some(directory) = &self.directory {
+            wrong.extend(directory_wrong(directory).map(str::to_owned));
+            if self.url.is_some() || self.webhook.is_some() || !self.allow.is_empty() {
+                wrong.push("`directory` stands for itself, without `url`, `allow` or `webhook`".into());
+            }
+        }
+        if self.url.is_none() && self.allow.is_empty() && self.directory.is_none() {
+            wrong.push("it has neither `url` nor `allow` nor `directory`, so there is nothing to look at".into());
         }
         if self.url.is_none() && (self.poll.is_some() || self.entity.is_some() || self.calendar.is_some()) {
             wrong.push("`poll`, `entity` and `calendar` need a `url`".into());
@@ -233,6 +244,11 @@ impl Source {
             Fault::rejected("source.uri_outside", format!("a URI {reason} for source `{}`", self.id))
                 .remedy("add its prefix to `allow` in the sources file if it belongs to this source")
         };
+        if let Some(directory) = &self.directory {
+            let uri = path_below(directory, uri).and_then(|path| file_uri(&path)).ok_or_else(|| outside("is not below the directory"))?;
+            let entity = uri.parse().map_err(|reason: String| outside(&reason))?;
+            return Ok((EntityKey { source: self.id.clone(), entity }, uri));
+        }
         let normal = normalized(uri, self.allow_http).map_err(|reason| outside(&reason))?;
         if is_s3(&normal) && s3_parts(&normal).is_none() {
             return Err(outside("names no object"));

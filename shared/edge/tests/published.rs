@@ -195,7 +195,13 @@ struct AtPort {
 impl Upstream for AtPort {
     type Body = <HttpUpstream<ModelClock> as Upstream>::Body;
 
-    async fn probe(&self, _: &Source, _: &str, _: &Validators) -> Result<tidemark_domain::poll::Probe, Fault> {
+    async fn probe(
+        &self,
+        _: &Source,
+        _: &str,
+        _: &Validators,
+        _: tidemark_domain::trust::Asked,
+    ) -> Result<tidemark_domain::poll::Probe, Fault> {
         panic!("documents are fetched, not probed")
     }
 
@@ -313,6 +319,19 @@ async fn rotated_keys_are_found_and_strange_names_of_keys_cannot_make_us_ask_wit
     assert_eq!(published.document(GOOGLE, Age::Fresh).await.unwrap(), "rotated");
     assert_eq!(published.document(GOOGLE, Age::Usual).await.unwrap(), "rotated");
     assert_eq!(provider.asked().len(), 2);
+    // The provider is away: what is at hand serves for a day, unless it is known to be out of date.
+    *keys.lock().unwrap() = "x".repeat(70_000);
+    clock.advance(7 * 3_600_000);
+    for _ in 0..10 {
+        assert_eq!(published.document(GOOGLE, Age::Usual).await.unwrap(), "rotated");
+    }
+    assert_eq!(published.document(GOOGLE, Age::Fresh).await.unwrap_err().code, "upstream.body_too_large");
+    assert_eq!(provider.asked().len(), 3, "a failure is not repeated at once");
+    clock.advance(20 * 3_600_000);
+    assert!(published.document(GOOGLE, Age::Usual).await.is_err());
+    *keys.lock().unwrap() = "rotated".into();
+    clock.advance(61_000);
+    assert_eq!(published.document(GOOGLE, Age::Usual).await.unwrap(), "rotated");
     let others = (0..100).map(|n| format!("https://www.googleapis.com/{n}.pem"));
     let mut refused = 0;
     for url in others {

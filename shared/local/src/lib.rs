@@ -17,6 +17,7 @@ mod artifacts;
 mod claims;
 mod columns;
 mod dead_letters;
+pub mod directory;
 mod documents;
 mod failure;
 mod feed;
@@ -37,6 +38,7 @@ mod streams;
 pub mod worker;
 
 pub use artifacts::LocalReader;
+pub use directory::LocalUpstream;
 pub use owners::Recovered;
 pub use queue::Delivery;
 pub use secrets::LocalSecrets;

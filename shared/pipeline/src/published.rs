@@ -19,8 +19,10 @@ const FETCH_S_MAX: u64 = 8;
 const KEEP_MS: i64 = 6 * 3600 * 1000;
 /// How soon a document that seems to be out of date is asked for again.
 const FRESH_MS: i64 = 60_000;
+/// How long it is used when it cannot be asked for again.
+const KEEP_AT_NEED_MS: i64 = 24 * 3600 * 1000;
 /// How long a failure is remembered, so that those who waited for it do not repeat it.
-const KEEP_FAILURE_MS: i64 = 5_000;
+const KEEP_FAILURE_MS: i64 = 10_000;
 /// Most documents at hand: more than any set of sources needs.
 const DOCUMENTS_MAX: usize = 32;
 /// Most requests in a minute, for documents and calls together.
@@ -36,11 +38,27 @@ pub struct CachedPublished<U, C> {
     turn: Turn<()>,
 }
 
-/// What was found, and when it was asked for.
 #[derive(Default)]
 struct Known {
-    documents: BTreeMap<String, (Timestamp, Result<Bytes, Fault>)>,
+    documents: BTreeMap<String, Asked>,
     requests: Vec<Timestamp>,
+}
+
+/// What came of asking for one document, and when that was.
+#[derive(Default)]
+struct Asked {
+    found: Option<(Timestamp, Bytes)>,
+    failed: Option<(Timestamp, Fault)>,
+}
+
+impl Asked {
+    fn last(&self) -> Option<Timestamp> {
+        self.found.as_ref().map(|(at, _)| *at).max(self.failed.as_ref().map(|(at, _)| *at))
+    }
+
+    fn found_within(&self, keep_ms: i64, now: Timestamp) -> Option<&Bytes> {
+        self.found.as_ref().filter(|(at, _)| now < at.plus_ms(keep_ms)).map(|(_, bytes)| bytes)
+    }
 }
 
 impl<U: Upstream, C: Clock> CachedPublished<U, C> {
@@ -49,29 +67,32 @@ impl<U: Upstream, C: Clock> CachedPublished<U, C> {
         Self { upstream, clock, known: Mutex::default(), turn: Turn::new(()) }
     }
 
-    /// What is known of `url`, if that is young enough.
+    /// What is known of `url`, without asking again.
     fn known(&self, url: &str, age: Age) -> Option<Result<Bytes, Fault>> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let (at, found) = known.documents.get(url)?;
-        let keep_ms = match (found, age) {
-            (Ok(_), Age::Usual) => KEEP_MS,
-            (Ok(_), Age::Fresh) => FRESH_MS,
-            (Err(_), Age::Usual | Age::Fresh) => KEEP_FAILURE_MS,
+        let (now, known) = (self.clock.now(), self.known.lock().unwrap_or_else(PoisonError::into_inner));
+        let asked = known.documents.get(url)?;
+        let (keep_ms, keep_at_need_ms) = match age {
+            Age::Usual => (KEEP_MS, KEEP_AT_NEED_MS),
+            Age::Fresh => (FRESH_MS, FRESH_MS),
         };
-        (self.clock.now() < at.plus_ms(keep_ms)).then(|| found.clone())
+        if let Some(bytes) = asked.found_within(keep_ms, now) {
+            return Some(Ok(bytes.clone()));
+        }
+        let (_, fault) = asked.failed.as_ref().filter(|(at, _)| now < at.plus_ms(KEEP_FAILURE_MS))?;
+        Some(asked.found_within(keep_at_need_ms, now).cloned().ok_or_else(|| fault.clone()))
     }
 
     fn remember(&self, url: &str, found: &Result<Bytes, Fault>) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        // A failure does not take away what is at hand: its keys are as good as they were.
-        if found.is_err() && known.documents.get(url).is_some_and(|(_, before)| before.is_ok()) {
-            return;
+        let (now, mut known) = (self.clock.now(), self.known.lock().unwrap_or_else(PoisonError::into_inner));
+        if known.documents.len() >= DOCUMENTS_MAX && !known.documents.contains_key(url) {
+            let oldest = known.documents.iter().min_by_key(|(_, asked)| asked.last()).map(|(url, _)| url.clone());
+            known.documents.remove(&oldest.unwrap_or_default());
         }
-        let oldest = known.documents.iter().min_by_key(|(_, (at, _))| *at).map(|(url, _)| url.clone());
-        if let Some(oldest) = oldest.filter(|_| known.documents.len() >= DOCUMENTS_MAX && !known.documents.contains_key(url)) {
-            known.documents.remove(&oldest);
+        let asked = known.documents.entry(url.to_owned()).or_default();
+        match found {
+            Ok(bytes) => *asked = Asked { found: Some((now, bytes.clone())), failed: None },
+            Err(fault) => asked.failed = Some((now, fault.clone())),
         }
-        known.documents.insert(url.to_owned(), (self.clock.now(), found.clone()));
     }
 
     /// The bytes at `url`, now.
@@ -126,7 +147,7 @@ impl<U: Upstream, C: Clock> Published for CachedPublished<U, C> {
         }
         let found = self.fetch(url).await;
         self.remember(url, &found);
-        found
+        self.known(url, age).unwrap_or(found)
     }
 
     async fn call(&self, url: &str) -> Result<(), Fault> {

@@ -38,6 +38,9 @@ pub struct SourceStatus {
     pub id: SourceId,
     /// What is watched.
     pub url: Option<String>,
+    /// The folder that is watched.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub directory: Option<String>,
     /// How it stands.
     pub standing: Standing,
     /// Why, while it is failing.
@@ -119,6 +122,7 @@ async fn source_status(
     Ok(SourceStatus {
         id: source.id.clone(),
         url: source.url.clone(),
+        directory: source.directory.clone(),
         standing,
         fault,
         revision: view.revision(),

@@ -45,6 +45,6 @@ impl<C: Clock> EventStreams for HttpUpstream<C> {
                 .remedy("correct `stream.url` of the source; a page or a file is watched as `url`"));
         }
         let limits = BodyLimits { bytes_max: u64::MAX, idle: LIFE, deadline: Instant::now() + LIFE };
-        HttpBody::open(&answer.headers, answer.body, answer.url, limits).map(Opened::Stream)
+        HttpBody::open(&answer.headers, (answer.body, answer.in_use), answer.url, limits).map(Opened::Stream)
     }
 }

@@ -7,6 +7,7 @@ use tidemark_domain::contract::ListingBasis;
 use tidemark_domain::digest::DigestWriter;
 use tidemark_domain::listing::{Entry, ListingPlan, Walk, resolved};
 use tidemark_domain::poll::Probe;
+use tidemark_domain::trust::Asked;
 use tidemark_domain::{Fault, Sha256Digest, Source, Validators};
 use tidemark_listing::{Sorted, Sorter};
 use url::Url;
@@ -87,7 +88,7 @@ pub fn sorter(folder: &Path) -> Sorter {
 
 /// Is the first page as it was?
 async fn stands<U: Upstream>(upstream: &U, source: &Source, url: &str, first: &Validators) -> Result<bool, Fault> {
-    Ok(match upstream.probe(source, url, first).await? {
+    Ok(match upstream.probe(source, url, first, Asked::Get).await? {
         Probe::NotModified(_) => true,
         Probe::Present(observed) => observed.validators == *first,
         Probe::Missing(_) => false,
