@@ -305,7 +305,7 @@ fn dying(n: usize, disturbance: Disturbance, back: bool) -> Result<bool, String>
     };
     let first = [("a", 0), ("b", 0), ("c", 0), ("d", 0)];
     let second = [("a", 0), ("b", 1), ("d", 0), ("e", 0), ("f", 0)];
-    for names in [&first[..], &second[..], &second[..]] {
+    for names in [&first[..], &second[..]] {
         set(&world, names);
         let _ = world.look();
         world.handle_all();
@@ -334,7 +334,8 @@ fn a_look_that_dies_between_any_two_calls_neither_loses_nor_repeats_a_change() {
     for n in 0.. {
         let mut disturbed = false;
         for disturbance in Disturbance::ALL {
-            for back in [false, true] {
+            // A process that lives goes on at once: nothing can go back meanwhile.
+            for back in [false, true].into_iter().take(if disturbance == Disturbance::LostReply { 1 } else { 2 }) {
                 let told = dying(n, disturbance, back);
                 disturbed |= told.unwrap_or_else(|wrong| panic!("{disturbance:?} at call {n}, back: {back}: {wrong}"));
             }
@@ -344,7 +345,7 @@ fn a_look_that_dies_between_any_two_calls_neither_loses_nor_repeats_a_change() {
         }
         calls = n + 1;
     }
-    assert!(calls > 80, "only {calls} calls");
+    assert!(calls > 50, "only {calls} calls");
 }
 
 #[test]
