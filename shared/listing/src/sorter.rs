@@ -170,7 +170,7 @@ impl InMemory {
         slots.sort_unstable_by(|a, b| {
             a.prefix.cmp(&b.prefix).then_with(|| match uri(a.at).get(skipped - HEAD_BYTES..).cmp(&uri(b.at).get(skipped - HEAD_BYTES..)) {
                 Ordering::Equal => a.at.cmp(&b.at),
-                other => other,
+                other @ (Ordering::Less | Ordering::Greater) => other,
             })
         });
     }

@@ -1,7 +1,7 @@
 //! Looks at a listing: what it has that was not known, what differs, and what two complete listings in a row lack.
 //!
-//! 1. read all pages, 2. store the listing, 3. write down what is about to be submitted, 4. submit it, 5. write down that
-//! it is done. Who dies after 3 leaves an offer that the next look finishes before it reads anything (I2): were it to
+//! It reads all pages, stores the listing, writes down what is about to be submitted, submits it, and writes down that it
+//! is done. Who dies on the way leaves an offer that the next look finishes before it reads anything (I2): were it to
 //! compare what is listed by then with what was known before, a change that went there and back would be lost.
 
 mod offer;
