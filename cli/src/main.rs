@@ -23,10 +23,8 @@ async fn main() -> ExitCode {
         Ok(code) => code,
         Err(fault) => {
             report(&fault, cli.global.json);
-            match &cli.command {
-                Command::Manifest { command: ManifestCommand::Diff(_) } => ExitCode::from(commands::manifest::TROUBLE),
-                _ => ExitCode::FAILURE,
-            }
+            let comparing = matches!(cli.command, Command::Manifest { command: ManifestCommand::Diff(_) });
+            if comparing { ExitCode::from(commands::manifest::TROUBLE) } else { ExitCode::FAILURE }
         }
     }
 }

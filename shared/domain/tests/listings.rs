@@ -1,5 +1,6 @@
 //! Every format, with pages as servers write them: what is read out of them, in whatever pieces they come, and what is
 //! refused.
+#![expect(clippy::unwrap_used, reason = "shared by the tests below")]
 
 use tidemark_domain::listing::{DEPTH_MAX, ENTRY_BYTES_MAX, Entry, ListingFormat, ListingPlan, Page, PageEnd, Walk, resolved};
 use tidemark_domain::{Fault, Sha256Digest};
