@@ -320,6 +320,7 @@ fn dying(n: usize, disturbance: Disturbance, back: bool) -> Result<bool, String>
     if faults.calls().len() <= n {
         return Ok(false);
     }
+    faults.restart();
     if back {
         set(&world, &first);
     }
