@@ -303,9 +303,9 @@ fn dying(n: usize, disturbance: Disturbance, back: bool) -> Result<bool, String>
         let has: Has = names.iter().map(|(name, version)| ((*name).to_owned(), *version)).collect();
         world.shelf.change(|before| *before = has);
     };
-    let first = [("a", 0), ("b", 0), ("c", 0), ("d", 0)];
-    let second = [("a", 0), ("b", 1), ("d", 0), ("e", 0), ("f", 0)];
-    for names in [&first[..], &second[..], &second[..]] {
+    let first = [("a", 0), ("b", 0), ("c", 0)];
+    let second = [("a", 0), ("b", 1), ("d", 0)];
+    for names in [&first[..], &second[..]] {
         set(&world, names);
         let _ = world.look();
         world.handle_all();
@@ -317,7 +317,10 @@ fn dying(n: usize, disturbance: Disturbance, back: bool) -> Result<bool, String>
         let _ = world.look();
         world.handle_all();
     }
-    let disturbed = faults.calls().len() > n;
+    if faults.calls().len() <= n {
+        return Ok(false);
+    }
+    faults.restart();
     if back {
         set(&world, &first);
     }
@@ -325,7 +328,7 @@ fn dying(n: usize, disturbance: Disturbance, back: bool) -> Result<bool, String>
     if world.heads() != world.upstream_has() {
         return Err(format!("the heads are {:?}, and upstream has {:?}", world.heads().keys(), world.shelf.has()));
     }
-    Ok(disturbed)
+    Ok(true)
 }
 
 #[test]
@@ -334,7 +337,8 @@ fn a_look_that_dies_between_any_two_calls_neither_loses_nor_repeats_a_change() {
     for n in 0.. {
         let mut disturbed = false;
         for disturbance in Disturbance::ALL {
-            for back in [false, true] {
+            // A process that lives goes on at once: nothing can go back meanwhile.
+            for back in [false, true].into_iter().take(if disturbance == Disturbance::LostReply { 1 } else { 2 }) {
                 let told = dying(n, disturbance, back);
                 disturbed |= told.unwrap_or_else(|wrong| panic!("{disturbance:?} at call {n}, back: {back}: {wrong}"));
             }
@@ -344,7 +348,7 @@ fn a_look_that_dies_between_any_two_calls_neither_loses_nor_repeats_a_change() {
         }
         calls = n + 1;
     }
-    assert!(calls > 80, "only {calls} calls");
+    assert!(calls > 50, "only {calls} calls");
 }
 
 #[test]
