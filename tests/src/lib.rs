@@ -4,11 +4,13 @@
 
 mod client;
 mod event_server;
+mod origin;
 mod process;
 mod upstream;
 
 pub use client::{Answer, Client};
 pub use event_server::{EventServer, Manners};
+pub use origin::{Asked, Origin};
 pub use process::{Tidemark, sources_file};
 pub use upstream::{Page, Upstream};
 
