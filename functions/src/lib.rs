@@ -89,6 +89,10 @@ impl Function {
     }
 }
 
+/// Turns of the runtime in which the request for the first piece of work gets out: connecting to a neighbour and writing
+/// take fewer.
+const TURNS_FOR_ASKING: usize = 16;
+
 /// What a function needs for its work, made while the first piece of it is already asked for: a cold start does not
 /// wait until certificates are read and clients are made.
 #[derive(Clone)]
@@ -99,8 +103,12 @@ impl<T: Clone + Send + Sync + 'static> Meanwhile<T> {
     /// would keep that request waiting.
     pub fn making(making: impl Future<Output = Result<T, Fault>> + Send + 'static) -> Self {
         let runtime = Handle::current();
-        let made =
-            tokio::spawn(async { tokio::task::spawn_blocking(move || runtime.block_on(making)).await.unwrap_or_else(|_| Err(unmade())) });
+        let made = tokio::spawn(async {
+            for _ in 0..TURNS_FOR_ASKING {
+                tokio::task::yield_now().await;
+            }
+            tokio::task::spawn_blocking(move || runtime.block_on(making)).await.unwrap_or_else(|_| Err(unmade()))
+        });
         let made = made.map(|made| made.unwrap_or_else(|_| Err(unmade())));
         Self(made.boxed().shared())
     }
